@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Products on a GPU: bitfold.matmul beside PyTorch's (cuBLAS, TF32 off), and convolutions and attention under bitfold.torch.deterministic() beside
-torch's own (cuDNN, flash), each in turn with the other in one process: device time of the fastest of several, in us, and the error of the largest
-result of products, over the largest result, beside f64. A line of JSON for each case.
-Usage: gpu_products.py [--cases REGEX] > bench/results/gpu-products-MACHINE.jsonl"""
+torch's own (cuDNN, flash), each in turn with the other in one process: device time of the fastest of several, in us, and how many times as long
+torch takes; and the largest error of products, beside f64's, over the largest result.
+Usage: gpu_products.py [--cases REGEX] [--commit COMMIT] > bench/results/gpu-products-MACHINE.txt"""
 
 import argparse
-import json
 import re
+import sys
 from contextlib import nullcontext
 
 import torch
@@ -16,7 +16,9 @@ import bitfold.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--cases", default=".", help="those whose names this finds")
-CASES = re.compile(parser.parse_args().cases)
+parser.add_argument("--commit", default="not said")
+OPTIONS = parser.parse_args()
+CASES = re.compile(OPTIONS.cases)
 F = torch.nn.functional
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
@@ -48,10 +50,10 @@ def randn(*shape, dtype=torch.float32):
     return torch.randn(*shape, generator=torch.Generator("cuda").manual_seed(1), device="cuda", dtype=torch.float32).to(dtype)
 
 
-def say(name, calls, **more):
+def say(name, calls):
     if CASES.search(name):
         ours, theirs = fastest(calls())
-        print(json.dumps({"case": name, "bitfold_us": round(ours, 1), "torch_us": round(theirs, 1), "torch_over_bitfold": round(theirs / ours, 3), **more}), flush=True)
+        print(f"{name:62} {ours:9.1f} us {theirs / ours:7.2f} x torch's speed", flush=True)
 
 
 def error(x, truth):
@@ -75,7 +77,7 @@ def products():
                 a[:, 77] *= 1000
             truth = a.double() @ b.double() if dtype is not torch.float64 else None
             if truth is not None:
-                print(json.dumps({"case": name, "bitfold": error(bitfold.matmul(a, b), truth), "torch": error(a @ b, truth)}), flush=True)
+                print(f"{name:62} {error(bitfold.matmul(a, b), truth):9.1e}    torch's {error(a @ b, truth):.1e}", flush=True)
 
 
 def beside_torch(name, f):
@@ -106,7 +108,7 @@ def layers():
 
 
 def main():
-    print(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "bitfold": bitfold.__version__}))
+    print(f"# {torch.cuda.get_device_name()}, PyTorch {torch.__version__}, TF32 off, commit {OPTIONS.commit}: python {' '.join(sys.argv)}", flush=True)
     products()
     layers()
 

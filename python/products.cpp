@@ -90,7 +90,9 @@ nb::object multiply_plain(const tensors& of, int rank, nb::handle a_given, nb::h
   if (!a || !b || addend.has_value() == addend_given.is_none()) return nb::none();
   const view &x = a->where, &y = b->where;
   const auto last = static_cast<std::size_t>(rank - 1), before = last - 1;
-  const auto is_like_a = [&](const described& d) { return d.type == a->type && are_together(d, *a); };
+  const auto is_like_a = [&](const described& d) {
+    return d.type == a->type && are_together(d, *a);
+  };
   if (!is_float(a->type.stored) || !is_like_a(*a) || !is_like_a(*b) || x.rank != rank ||
       y.rank != rank || x.extent[last] != y.extent[before] ||
       !std::equal(&x.extent[0], &x.extent[before], &y.extent[0]) || a->size() == 0 ||

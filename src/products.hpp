@@ -33,7 +33,7 @@ operand_layout layout_of(const view& x, bool left);
 struct product_layout {
   operand_layout a, b;
   axes results;
-  axes places;  ///< the same axes with their strides in elements
+  axes places;                        ///< the same axes with their strides in elements
   std::vector<std::int64_t> extents;  ///< of the result
 };
 /// Errors (errc::usage): those of matmul_extents.

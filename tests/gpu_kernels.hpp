@@ -48,7 +48,7 @@ inline bool has_compiler() {
 
 /// A sample of kernels that differ in what they are made of, for compilers that take some tenths of
 /// a second for each: of every word of their texts, and every number that a template takes, the
-/// first kernel that has it. All of them where the whole is asked for.
+/// first kernel that has it. All of them, once each, where the whole is asked for.
 class sample_of_kernels {
  public:
   explicit sample_of_kernels(bool all = whole()) : all_(all) {}
@@ -56,7 +56,8 @@ class sample_of_kernels {
   bool takes(const gpu::kernel_source& source) {
     const bool names = add_words(source.text, false);
     const bool numbers = add_words(source.expression, true);
-    return all_ || names || numbers;
+    const bool another = known_.insert(source.text + source.expression).second;
+    return names || numbers || (all_ && another);
   }
 
  private:

@@ -147,9 +147,9 @@ TEST_CASE("products on a GPU have the CPU's bits: values", "[racecheck]") {
 TEST_CASE("products on a GPU have the CPU's bits: several matrices") {
   const dtype t = dtype::f32;
   check_product({of(t, {3, 2, 9, 40}), of(t, {3, 2, 40, 7})});
-  check_product({of(t, {3, 9, 40}), of(t, {40, 7}), of(t, {7})});   // rows of one
+  check_product({of(t, {3, 9, 40}), of(t, {40, 7}), of(t, {7})});        // rows of one
   check_product({of(t, {9, 40}), of(t, {3, 40, 7}), of(t, {3, 9, 1})});  // columns of one
-  check_product({of(t, {3, 1, 9, 40}), of(t, {2, 40, 7}, true)});   // each is of several
+  check_product({of(t, {3, 1, 9, 40}), of(t, {2, 40, 7}, true)});        // each is of several
   check_product({of(t, {1, 9, 40}), of(t, {3, 40, 7}), of(t, {3, 1, 7})});
 }
 
@@ -205,10 +205,12 @@ TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
 
 TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   const matrix_product p = make_matrix_product(dtype::f32);
-  const view a = row_major(dtype::f32, &p, {8192, 4096}), b = row_major(dtype::f32, &p, {4096, 50257});
+  const view a = row_major(dtype::f32, &p, {8192, 4096}),
+             b = row_major(dtype::f32, &p, {4096, 50257});
   const auto l = detail::layout_of(a, b);
   const gpu::device_facts& on = gpu::facts_of_current_device();
-  for (const std::size_t memory : {std::size_t{1} << 28, std::size_t{1} << 30, std::size_t{1} << 40}) {
+  for (const std::size_t memory :
+       {std::size_t{1} << 28, std::size_t{1} << 30, std::size_t{1} << 40}) {
     const gpu::plan made = gpu::plan_product({p, l, nullptr, nullptr}, memory, on);
     CHECK(made.workspace <= memory);
     CHECK(gpu::plan_product({p, l, nullptr, nullptr}, made.workspace, on).workspace ==

@@ -136,8 +136,8 @@ std::size_t matmul_workspace_bytes(const matrix_product& p, const view& a, const
                                    std::size_t memory = default_product_memory);
 
 /// The same of arrays in device memory, with the CPU's bits: by `fixed` with integers of 8 bits,
-/// which cuBLASLt multiplies (libcublasLt, opened when it is first needed); by other methods, and of
-/// integers, with the engine of reductions. `addend` may be null. The workspace, aligned to 16
+/// which cuBLASLt multiplies (libcublasLt, opened when it is first needed); by other methods, and
+/// of integers, with the engine of reductions. `addend` may be null. The workspace, aligned to 16
 /// bytes, is as large as matmul_workspace_bytes says, or larger. Does not allocate or synchronise.
 /// Errors, besides: elements at no multiple of their size; a workspace that is too small;
 /// errc::no_device (no cuBLASLt, too); errc::cuda.

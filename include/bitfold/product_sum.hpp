@@ -82,8 +82,8 @@ BITFOLD_HD Out rounded(signed_wide t, int e) {
   const auto sign = static_cast<exact::wide>(t >> 127),
              m = (static_cast<exact::wide>(t) ^ sign) - sign;
   const auto upper = static_cast<exact::word>(m >> 64);
-  const int zeros = upper ? arith::leading_zeros(upper)
-                          : 64 + arith::leading_zeros(static_cast<exact::word>(m));
+  const int zeros =
+      upper ? arith::leading_zeros(upper) : 64 + arith::leading_zeros(static_cast<exact::word>(m));
   const exact::wide normal = m << zeros;
   const bool lost = static_cast<exact::word>(normal) != 0;
   return rounded_word<Out>(static_cast<exact::word>(sign) & 1,

@@ -213,6 +213,33 @@ def one_each(rank: int, size: int, group: dist.ProcessGroup | None = None) -> No
             assert bits(part) == bits(wanted[rank * each : (rank + 1) * each])
 
 
+def again(rank: int, size: int) -> None:
+    """Calls that were made before, of which less is asked; and others in their place, on one rank or on all."""
+    odd, x = rank == size - 1, numbers(F32, size, 3000, seed=1)
+    wanted = over_ranks.reduce_contributions(x, "mean")
+
+    def right(tensor: torch.Tensor) -> bool:
+        over_ranks.all_reduce(tensor, "mean")
+        return bits(tensor) == bits(wanted)
+
+    for _ in range(5):
+        assert right(*here(x[rank]))
+    for theirs, text in (
+        (lambda t: over_ranks.all_reduce(t, "max"), "mean of.*max of"),
+        (lambda t: over_ranks.reduce(t, 0, "mean"), "all_reduce of.*reduce of"),
+        (lambda t: over_ranks.all_reduce(t[:-1].clone(), "mean"), "of 3000 .*of 2999 "),
+    ):
+        with _error(over_ranks.Disagreement, text):
+            theirs(*here(x[rank])) if odd else over_ranks.all_reduce(*here(x[rank]), "mean")
+        assert right(*here(x[rank]))
+    (mine,) = here(torch.cat((x[rank][:1], x[rank])))
+    assert right(mine[1:] if odd else mine[1:].clone())
+    leaf = here(x[rank])[0].requires_grad_(odd)
+    assert right(leaf)
+    work = over_ranks.all_reduce(*(late := here(x[rank])), "mean", async_op=True)
+    assert right(*here(x[rank])) and work.wait() and bits(late[0]) == bits(wanted)
+
+
 def in_place(rank: int, size: int) -> None:
     """One contribution a rank, as torch.distributed has it; several calls in flight, on two groups."""
     for op, theirs in (("sum", dist.ReduceOp.SUM), ("mean", dist.ReduceOp.AVG), ("max", dist.ReduceOp.MAX)):

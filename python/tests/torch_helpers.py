@@ -118,4 +118,13 @@ def convolution_fakes():
     name, apart = "_scaled_dot_product_flash_attention_for_cpu", randn(2, 6, 4, 8).transpose(1, 2)
     attention = [((q, k, v), {}), ((apart, k, v, 0.0, True), {"scale": 0.3}), ((q.to(half), k.to(half), v.to(half)), {"attn_mask": mask})]
     yield name, attention
-    yield name + "_backward", [((a[0].cos(), *a[:3], a[0], torch.zeros(2, 4, 6), 0.0, bool(a[3:])), o) for a, o in attention]
+    logs, none = torch.zeros(2, 4, 6), torch.zeros(0, dtype=torch.int32)
+    yield name + "_backward", [((a[0].cos(), *a[:3], a[0], logs, 0.0, bool(a[3:])), o) for a, o in attention]
+    flash, efficient, cudnn = (f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn"))
+    seed = lambda: torch.zeros((), dtype=torch.int64)
+    yield flash, [((q, k, v), {}), ((apart, k, v, 0.0, True), {"scale": 0.3})]
+    yield flash + "_backward", [((q.cos(), q, k, v, q, logs, none, none, 6, 7, 0.0, False, seed(), seed()), {})]
+    yield efficient, [((q, k, v, mask.expand(2, 4, 6, 7), True), {}), ((q, k, v, None, False, 0.0, True), {})]
+    yield efficient + "_backward", [((q.cos(), q, k, v, mask, q, logs, seed(), seed(), 0.0, [True, True, True, False]), {})]
+    yield cudnn, [((q, k, v, None, True), {})]
+    yield cudnn + "_backward", [((q.cos(), q, k, v, q, logs.unsqueeze(-1), seed(), seed(), mask, none, none, 6, 7, 0.0, False), {})]

@@ -319,7 +319,8 @@ class multiplication {
   Out special(const block& k, std::size_t r, std::size_t c, double addend) const {
     unsigned seen = product::special_bit(addend);
     for (std::size_t p = 0; p < layout_.a.n && seen < product::not_a_number; ++p)
-      seen |= product::special_product(element(layout_.a, k.a, r, p), element(layout_.b, k.b, c, p));
+      seen |=
+          product::special_product(element(layout_.a, k.a, r, p), element(layout_.b, k.b, c, p));
     return product::special_result<Out>(seen);
   }
   static double element(const detail::operand_layout& l, std::uint64_t matrix, std::size_t vector,

@@ -63,10 +63,10 @@ product_library open_library() {
                 "12 or 13, or of PyPI's nvidia-cublas) where the loader finds it, or name it in "
                 "BITFOLD_CUBLASLT");
   product_library l{};
-#define BITFOLD_FUNCTION(name, parameters)                                                    \
-  if (!library.find(#name, l.name))                                                           \
-    throw error(errc::no_device, "cuda: cuBLASLt has no " #name                               \
-                                 "; install that of a CUDA toolkit 12 or 13");
+#define BITFOLD_FUNCTION(name, parameters) \
+  if (!library.find(#name, l.name))        \
+    throw error(errc::no_device,           \
+                "cuda: cuBLASLt has no " #name "; install that of a CUDA toolkit 12 or 13");
   BITFOLD_PRODUCT_FUNCTIONS(BITFOLD_FUNCTION)
 #undef BITFOLD_FUNCTION
   return l;
@@ -97,9 +97,9 @@ class matrix_layout {
   matrix_layout(int type, std::uint64_t rows, std::uint64_t columns, std::uint64_t count,
                 std::uint64_t step) {
     const product_library& l = the_library();
-    check_product(l.cublasLtMatrixLayoutCreate(&of_, type, rows, columns,
-                                               static_cast<std::int64_t>(rows)),
-                  "cublasLtMatrixLayoutCreate");
+    check_product(
+        l.cublasLtMatrixLayoutCreate(&of_, type, rows, columns, static_cast<std::int64_t>(rows)),
+        "cublasLtMatrixLayoutCreate");
     if (count == 1) return;
     const auto times = static_cast<std::int32_t>(count);
     const auto elements = static_cast<std::int64_t>(step);

@@ -78,9 +78,8 @@ void run(const plan& p, const addresses& at, stream on) {
   const bool can_overlap = facts_of_device(where.device).major >= 9;
   // All kernels first: nothing is enqueued where one of them cannot be had.
   const std::vector<function> kernels = load_all(p, where);
-  if (std::ranges::any_of(p.steps, [](const step& s) {
-        return std::holds_alternative<integer_product>(s);
-      }))
+  if (std::ranges::any_of(p.steps,
+                          [](const step& s) { return std::holds_alternative<integer_product>(s); }))
     prepare_products(where);
   auto kernel = kernels.begin();
   for (const step& s : p.steps) {

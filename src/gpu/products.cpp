@@ -53,8 +53,9 @@ digit_way way_of(int bits, index n) {
   int count = 0;
   while (have < wanted) {
     if (count == cuda::max_moduli)
-      throw error(errc::usage, "a: rows of " + std::to_string(n) + " elements, more than a GPU's "
-                               "products have");
+      throw error(errc::usage, "a: rows of " + std::to_string(n) +
+                                   " elements, more than a GPU's "
+                                   "products have");
     have += std::log2(cuda::moduli[count++]);
   }
   return {count, count, bits > 29, false};
@@ -125,9 +126,10 @@ class product_planner {
     else
       all_.matrices = results;
     part_ = all_;
-    part_.n = std::min(part_.n, cuda::max_products_of_digits / cuda::elements_of_tile *
-                                    cuda::elements_of_tile);
-    scratch_bytes_ = all_.rows * all_.columns * all_.matrices >= (1 << 16) ? std::size_t{8} << 20 : 0;
+    part_.n = std::min(
+        part_.n, cuda::max_products_of_digits / cuda::elements_of_tile * cuda::elements_of_tile);
+    scratch_bytes_ =
+        all_.rows * all_.columns * all_.matrices >= (1 << 16) ? std::size_t{8} << 20 : 0;
     measured_ = rounded_up((8 + 4) * (a_.count + b_.count));
     scale_bytes_ = rounded_up(4 * (a_.count + b_.count));
     while (measured_ + scale_bytes_ + bytes_of(part_) > memory && can_shrink()) shrink();
@@ -140,9 +142,10 @@ class product_planner {
     for (index m = 0; m < all_.matrices; m += part_.matrices)
       for (index c = 0; c < all_.columns; c += part_.columns)
         for (index r = 0; r < all_.rows; r += part_.rows)
-          add_part(m, r, c,
-                   {std::min(part_.matrices, all_.matrices - m), std::min(part_.rows, all_.rows - r),
-                    std::min(part_.columns, all_.columns - c), part_.n});
+          add_part(
+              m, r, c,
+              {std::min(part_.matrices, all_.matrices - m), std::min(part_.rows, all_.rows - r),
+               std::min(part_.columns, all_.columns - c), part_.n});
     return std::move(plan_);
   }
 
@@ -228,7 +231,8 @@ class product_planner {
 
   // Whether a team's registers hold a vector; how many of its packs a thread has.
   bool is_read_once(const operand_vectors& v) const {
-    return !v.across && v.pack > 1 && part_.n >= v.of.n && packs_of_thread(v) <= cuda::most_packs_of_thread;
+    return !v.across && v.pack > 1 && part_.n >= v.of.n &&
+           packs_of_thread(v) <= cuda::most_packs_of_thread;
   }
   static index team_of(const operand_vectors& v) {
     return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? 32 : cuda::threads_on_products;
@@ -279,11 +283,11 @@ class product_planner {
     if (last == which) return;
     last = which;
     const index pitch = pitch_of(which.n), digit = pitch_of(vectors) * pitch;
-    const product_digits d{nullptr,    which.first, which.count, which.begin,
-                           which.n,    pitch,       vectors,     digit,
-                           digit * static_cast<index>(way_.digits)};
-    pass& p = is_read_once(v) ? add_digits_of_rows(v, which.count)
-                              : add_digits(v, which.count, pitch);
+    const product_digits d{nullptr,     which.first, which.count,
+                           which.begin, which.n,     pitch,
+                           vectors,     digit,       digit * static_cast<index>(way_.digits)};
+    pass& p =
+        is_read_once(v) ? add_digits_of_rows(v, which.count) : add_digits(v, which.count, pitch);
     p.with.add(v.of);
     set_vectors(p.with, 0, v);
     p.with.add(d).set(offsetof(product_digits, to), to).add(of_.product.bits());
@@ -351,14 +355,13 @@ class product_planner {
       r.addend_row_stride = of_.addend->row_stride;
       r.addend_column_stride = of_.addend->column_stride;
     }
-    const index items =
-        parts_of(part.columns, cuda::results_of_thread) * part.rows * part.matrices;
-    pass& p = add_pass(
-        "join_products",
-        element_of(a_) + "using result = " + type_name(of_.product.out()) + ";\n" + way(),
-        std::string("kernel::way, kernel::element, kernel::result, ") +
-            (of_.addend ? "true" : "false"),
-        std::min(parts_of(items, cuda::threads_on_products), most_blocks()), 1);
+    const index items = parts_of(part.columns, cuda::results_of_thread) * part.rows * part.matrices;
+    pass& p =
+        add_pass("join_products",
+                 element_of(a_) + "using result = " + type_name(of_.product.out()) + ";\n" + way(),
+                 std::string("kernel::way, kernel::element, kernel::result, ") +
+                     (of_.addend ? "true" : "false"),
+                 std::min(parts_of(items, cuda::threads_on_products), most_blocks()), 1);
     p.with.add(r).set(offsetof(product_results, sums), sums_);
     set_vectors(p.with, offsetof(product_results, a), a_);
     set_vectors(p.with, offsetof(product_results, b), b_);

@@ -1,5 +1,5 @@
-// In the place of cuBLASLt (libcublasLt.so) in tests: products of integers of 8 bits, of vectors that
-// lie one behind the other. What else is asked for is refused.
+// In the place of cuBLASLt (libcublasLt.so) in tests: products of integers of 8 bits, of vectors
+// that lie one behind the other. What else is asked for is refused.
 #include <cstdint>
 #include <cstring>
 
@@ -72,8 +72,10 @@ int cublasLtMatmul(void*, const description* what, const void* alpha, const std:
   for (std::int32_t t = 0; t < of_a->count; ++t)
     for (std::uint64_t j = 0; j < n; ++j)
       for (std::uint64_t i = 0; i < m; ++i) {
-        const std::int8_t *const x = a + t * of_a->step + static_cast<std::int64_t>(i) * of_a->pitch,
-                   *const y = b + t * of_b->step + static_cast<std::int64_t>(j) * of_b->pitch;
+        const std::int8_t *const x = a + t * of_a->step +
+                                     static_cast<std::int64_t>(i) * of_a->pitch,
+                                 *const y = b + t * of_b->step +
+                                            static_cast<std::int64_t>(j) * of_b->pitch;
         std::int32_t sum = 0;
         for (std::uint64_t p = 0; p < k; ++p) sum += x[p] * y[p];
         std::int32_t& to = d[t * of_d->step + static_cast<std::int64_t>(j) * of_d->pitch +

@@ -150,8 +150,7 @@ struct bytes {
   }
   __device__ static void join(const std::int32_t (&c)[sums], std::uint32_t (&to)[words]) {
     std::int64_t all = c[0];
-    if constexpr (N == 2)
-      all += (std::int64_t{c[1]} + c[2]) * 256 + std::int64_t{c[3]} * 65536;
+    if constexpr (N == 2) all += (std::int64_t{c[1]} + c[2]) * 256 + std::int64_t{c[3]} * 65536;
     to[0] = static_cast<std::uint32_t>(all);
     to[1] = static_cast<std::uint32_t>(all >> 32);
   }
@@ -188,8 +187,7 @@ struct neighbours {
 };
 
 template <class T>
-using magnitude_of_element =
-    std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+using magnitude_of_element = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
 /// The bits of the largest finite magnitude, and whether there was something else.
 template <class T>
@@ -234,8 +232,8 @@ template <class T>
 __device__ inline int scale_of(const product_vectors& of, index vector, std::uint64_t largest,
                                std::uint32_t specials, int bits, bool notes) {
   using word = typename arith::detail::format_of<T>::bits;
-  const int s = product::scale_of(
-      arith::widen<double>(arith::bit_cast<T>(static_cast<word>(largest))), bits);
+  const int s =
+      product::scale_of(arith::widen<double>(arith::bit_cast<T>(static_cast<word>(largest))), bits);
   if (notes) of.scales[vector] = s * 8 + static_cast<int>(specials);
   return s;
 }
@@ -312,17 +310,17 @@ __global__ void __launch_bounds__(threads_on_products)
                 const __grid_constant__ product_digits to, int bits) {
   using integer = typename Way::integer;
   integer* const tile = reinterpret_cast<integer*>(shared_bytes);
-  auto* const factors = reinterpret_cast<product::scale_factors<double>*>(
-      tile + vectors_of_tile * pitch_of_tile);
+  auto* const factors =
+      reinterpret_cast<product::scale_factors<double>*>(tile + vectors_of_tile * pitch_of_tile);
   const auto starts = reinterpret_cast<const T**>(factors + vectors_of_tile);
   const int thread = static_cast<int>(threadIdx.x);
   const index first = index{blockIdx.x} * vectors_of_tile;  // of the vectors that are asked for
-  const auto here = static_cast<int>(
-      to.count - first < vectors_of_tile ? to.count - first : vectors_of_tile);
+  const auto here =
+      static_cast<int>(to.count - first < vectors_of_tile ? to.count - first : vectors_of_tile);
   if (thread < here) {
     const index vector = to.first + first + static_cast<index>(thread);
-    factors[thread] = product::scale_factors<double>(scale_of<T>(
-        of, vector, of.largest[vector], of.specials[vector], bits, blockIdx.y == 0));
+    factors[thread] = product::scale_factors<double>(
+        scale_of<T>(of, vector, of.largest[vector], of.specials[vector], bits, blockIdx.y == 0));
     starts[thread] = address_in<T>(of, vector, to.begin);
   }
   constexpr int packs = (Across ? vectors_of_tile : elements_of_tile) / Pack,
@@ -467,8 +465,8 @@ __device__ inline Out rounded_words(const std::uint32_t (&w)[Words], int e) {
   const int zeros = arith::leading_zeros(std::uint64_t{first}) - 32;
   const std::uint64_t high = std::uint64_t{first} << 32 | second,
                       lost = std::uint64_t{third} << zeros;
-  const std::uint64_t word = high << zeros | lost >> 32 |
-                             ((static_cast<std::uint32_t>(lost) | rest) != 0 ? 1 : 0);
+  const std::uint64_t word =
+      high << zeros | lost >> 32 | ((static_cast<std::uint32_t>(lost) | rest) != 0 ? 1 : 0);
   return product::rounded_word<Out>(negative, word, e + 32 * top - 32 - zeros);
 }
 
@@ -510,9 +508,10 @@ __device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, dou
 template <class T, class Out>
 __device__ __noinline__ Out special_of(const product_results& of, index row, index column,
                                        double addend) {
-  unsigned seen = product::special_bit(addend) | ((static_cast<unsigned>(of.a.scales[row]) |
-                                                   static_cast<unsigned>(of.b.scales[column])) &
-                                                  product::not_a_number);
+  unsigned seen =
+      product::special_bit(addend) |
+      ((static_cast<unsigned>(of.a.scales[row]) | static_cast<unsigned>(of.b.scales[column])) &
+       product::not_a_number);
 #pragma unroll 1
   for (index i = 0; i < of.a.n && seen < product::not_a_number; ++i)
     seen |= product::special_product(arith::widen<double>(*address_in<T>(of.a, row, i)),
@@ -632,9 +631,8 @@ __global__ void __launch_bounds__(threads_on_products)
       ++count;
       const int scale_a = *at.scale_a, scale_b = *at.scale_b;
       if (((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend)) {
-        results[j] =
-            special_of<T, Out>(of, static_cast<index>(at.scale_a - of.a.scales),
-                               static_cast<index>(at.scale_b - of.b.scales), addend);
+        results[j] = special_of<T, Out>(of, static_cast<index>(at.scale_a - of.a.scales),
+                                        static_cast<index>(at.scale_b - of.b.scales), addend);
       } else {
         std::uint32_t w[Way::words];
         Way::join(c[j], w);

@@ -204,12 +204,17 @@ def _seed(query: Tensor) -> Tensor:
     return torch.zeros((), dtype=torch.int64, device=query.device)
 
 
+def _lengths(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, int, int]:
+    """Of sequences that are packed one behind the other, which these are not; and the longest ones."""
+    return *(torch.zeros(0, dtype=torch.int32, device=query.device) for _ in range(2)), query.shape[2], key.shape[2]
+
+
 @covers(_FLASH)
 def _flash(method, query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
     if return_debug_mask:
         raise Uncovered(f"{_FLASH}: bitfold has none with its mask for debugging")
     out, logs = _attend(_FLASH, method, query, key, value, dropout_p, is_causal, None, scale)
-    return out, logs, None, None, query.shape[2], key.shape[2], _seed(query), _seed(query), query.new_empty(0)
+    return out, logs, *_lengths(query, key), _seed(query), _seed(query), query.new_empty(0)
 
 
 @covers(_FLASH + "_backward")
@@ -240,7 +245,7 @@ def _cudnn(method, query, key, value, attn_bias, compute_log_sumexp, dropout_p=0
     if return_debug_mask:
         raise Uncovered(f"{_CUDNN}: bitfold has none with its mask for debugging")
     out, logs = _attend(_CUDNN, method, query, key, value, dropout_p, is_causal, attn_bias, scale)
-    return out, logs.unsqueeze(-1), None, None, query.shape[2], key.shape[2], _seed(query), _seed(query), query.new_empty(0)
+    return out, logs.unsqueeze(-1), *_lengths(query, key), _seed(query), _seed(query), query.new_empty(0)
 
 
 @covers(_CUDNN + "_backward")
