@@ -64,8 +64,13 @@ class kept_headers {
     if (folder_.empty()) write_all(p);
     const std::size_t begin = p.text.find('<') + 1;
     const std::string first = p.text.substr(begin, p.text.find('>') - begin);
-    if (++asked_[first] == 2)
-      run_compiler(folder_, "-I. -x c++-header " + first + " -o " + first + ".gch");
+    if (++asked_[first] ==
+        2) {  // whole at once: a process forked from this one has the same folder
+      const std::string made = first + ".gch", unfinished = made + "." + std::to_string(getpid());
+      std::error_code ignored;
+      if (run_compiler(folder_, "-I. -x c++-header " + first + " -o " + unfinished))
+        fs::rename(folder_ / unfinished, folder_ / made, ignored);
+    }
     return folder_;
   }
 
