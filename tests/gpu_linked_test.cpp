@@ -44,6 +44,7 @@ std::vector<call> calls(int ranks) {
                   kahan = make_reduction(op_id::mean, method_id::kahan, dtype::bf16),
                   widened = make_reduction(op_id::sum, {}, dtype::bf16, {}, dtype::f32),
                   place = make_reduction(op_id::argmax, {}, dtype::f32),
+                  exact = make_reduction(op_id::sum, method_id::exact, dtype::f32),
                   integers = make_reduction(op_id::sum, {}, dtype::i32);
   using shape = cuda::linked_ranks::shape;
   const auto each = static_cast<std::size_t>(4 * ranks);
@@ -52,7 +53,7 @@ std::vector<call> calls(int ranks) {
   for (const shape how : {shape{0, 1, 512}, shape{0, 3, 40}, shape{0, 128, 512}})
     for (const std::size_t n : {std::size_t{3}, each, each + 5, std::size_t{4999}})
       all.push_back({sum, n, how});
-  for (const reduction& r : {kahan, widened, place, integers})
+  for (const reduction& r : {kahan, widened, exact, place, integers})
     for (const shape how : {shape{}, shape{0, 2, 30}}) all.push_back({r, 2005, how});
   all.push_back({sum, 9000, {1 << 20, 2, 100}});  // at once, in several steps
   all.push_back({sum, 2048, {0, 2, 100}, true});

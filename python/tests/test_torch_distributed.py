@@ -116,6 +116,10 @@ def test_one_contribution_a_rank_and_several_calls_in_flight(size):
     ranks.run("in_place", size)
 
 
+def test_calls_that_were_made_before():
+    ranks.run("again", 2)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_shares_of_one_array(size):
     assert all(ranks.run("shares", size))

@@ -6,7 +6,6 @@ import fcntl
 import mmap
 import os
 import struct
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -29,7 +28,7 @@ class Host:
     """A file in memory, which rank 0 makes and all map: of messages, by which the ranks meet, and of room for elements."""
 
     def __init__(self, file: int, rank: int, size: int, seconds: float) -> None:
-        weakref.finalize(self, os.close, file).atexit = False  # whose lock goes with it
+        self._file = os.fdopen(file, "r+b", buffering=0)
         self._mapped = mmap.mmap(file, self.bytes(size))
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, rank)  # as long as this process is there
         self._memory = torch.frombuffer(self._mapped, dtype=torch.uint8)
@@ -48,6 +47,10 @@ class Host:
         """The messages of all ranks, of at most 512 bytes. What a rank wrote before is there for all of them then. Errors: RuntimeError where a rank
         has ended, or does not come in time."""
         return self._meeting.exchange(mine)
+
+    def exchange_alike(self, mine: bytes) -> list[bytes] | None:
+        """The same; none where all are alike."""
+        return self._meeting.exchange_alike(mine)
 
     def _area(self, rank: int, begin: int, size: int) -> Tensor:
         at = self._begin + rank * 2 * (_ROOM + _RESULTS) + begin
