@@ -4,12 +4,13 @@ starts."""
 from __future__ import annotations
 
 import datetime
+import gc
 import multiprocessing
 import os
 import random
 import tempfile
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import bitfold.torch.distributed as over_ranks
 import torch
@@ -156,6 +157,27 @@ def by_messages(size: int) -> dist.ProcessGroup:
     over_ranks.first_of(0, group)  # (the first call makes bitfold's own)
     _host.LOOKED_FOR = True
     return group
+
+
+def files_of_groups(rank: int, size: int) -> None:
+    """A group that is no more leaves none behind."""
+    before = _shared_files()
+    for _ in range(2):
+        group = dist.new_group(list(range(size)))
+        over_ranks.all_reduce(torch.ones(3), group=group)
+        assert _shared_files() > before
+        dist.destroy_process_group(group)
+        del group
+        gc.collect()
+        assert _shared_files() == before
+
+
+def _shared_files() -> int:
+    names = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the list itself
+            names.append(os.readlink(f"/proc/self/fd/{number}"))
+    return sum("memfd:bitfold" in name for name in names)
 
 
 def contributions(rank: int, size: int) -> int:
