@@ -2,7 +2,7 @@
 """An all-reduce over processes of one machine, by torch.distributed's engine alone and by bitfold.torch.distributed: one contribution a rank.
 They take turns. On CPUs, by gloo, of f32: a time is the slowest rank's, the CPU's time that of all ranks together, and of each the fastest
 repetition is kept; a thread a process. On GPUs, by NCCL, of f32 and bf16: a time is that of a call among several in a row, by CUDA's events, the
-slowest rank's, and of these the median; and a step of DistributedDataParallel.
+slowest rank's, and of these the median. OUT-steps.jsonl has steps of DistributedDataParallel.
 Usage: distributed.py [--device cuda] OUT.jsonl [COMMIT]"""
 import sys
 import tempfile
@@ -19,6 +19,8 @@ import result_lines
 
 METHODS = ("tree", "kahan", "exact")
 RANKS, REPETITIONS = (2, 4), {1: 200, 64: 20}  # by MiB
+LAYERS, WIDTH = 4, 2048  # of the model
+WEIGHTS = LAYERS * (WIDTH + 1) * WIDTH
 GPU_RANKS, GPU_BYTES, GPU_REPETITIONS = (2, 4, 8), [1 << k for k in range(12, 31, 2)], 9
 
 
@@ -109,16 +111,16 @@ def on_gpus(number, ranks):
             times = 20 if size <= 1 << 20 else 5 if size <= 1 << 26 else 2
             for name, taken in repeated(list(calls("nccl", x, messages)), lambda: x.copy_(base), times).items():
                 cases.append(result_lines.case(f"{name}/{short}/{ranks}_ranks", taken, x.nbytes, x.numel()))
-    return cases + steps(ranks)
+    return cases
 
 
 def step_of(hook):
-    """A step of training of 67 MB of weights; `hook` puts one on the model, or nothing."""
+    """A step of training; `hook` puts one on the model, or nothing."""
     torch.manual_seed(0)
-    inner = torch.nn.Sequential(*(layer for _ in range(4) for layer in (torch.nn.Linear(2048, 2048), torch.nn.ReLU()))).cuda()
+    inner = torch.nn.Sequential(*(layer for _ in range(LAYERS) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU()))).cuda()
     model = DistributedDataParallel(inner)
     hook(model)
-    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.125), torch.randn(64, 2048, device="cuda")
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.125), torch.randn(64, WIDTH, device="cuda")
 
     def step():
         optimizer.zero_grad()
@@ -133,7 +135,8 @@ def steps(ranks):
     for method in METHODS:
         state = over_ranks.Accumulation(1, method=method)
         of_names.append((f"step_bitfold_{method}", step_of(lambda model, state=state: model.register_comm_hook(state, over_ranks.hook))))
-    return [result_lines.case(f"{name}/f32/{ranks}_ranks", taken) for name, taken in repeated(of_names, lambda: None, 5).items()]
+    found = repeated(of_names, lambda: None, 5)
+    return [result_lines.case(f"{name}/f32/{ranks}_ranks", taken, 4 * WEIGHTS, WEIGHTS) for name, taken in found.items()]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ def rank(number, ranks, device, store, path):
         torch.cuda.set_device(number)
     engine, run = ("nccl", on_gpus) if device == "cuda" else ("gloo", on_cpus)
     dist.init_process_group(engine, init_method=f"file://{store}/store", rank=number, world_size=ranks)
-    cases = run(number, ranks)
+    cases = run(number, ranks), steps(ranks) if device == "cuda" else []
     if number == 0:
         torch.save(cases, path)
     dist.barrier()
@@ -158,11 +161,12 @@ def main():
         device, arguments = arguments[1], arguments[2:]
     if device not in ("cpu", "cuda") or len(arguments) not in (1, 2):
         sys.exit(__doc__)
-    cases = []
+    cases, of_steps = [], []
     for ranks in RANKS if device == "cpu" else [r for r in GPU_RANKS if r <= torch.cuda.device_count()]:
         with tempfile.TemporaryDirectory() as folder:
             torch.multiprocessing.spawn(rank, (ranks, device, folder, f"{folder}/cases"), ranks)
-            cases += torch.load(f"{folder}/cases")
+            for all_of_them, found in zip((cases, of_steps), torch.load(f"{folder}/cases")):
+                all_of_them += found
     fields = {"commit": arguments[1]} if len(arguments) == 2 else {}
     if device == "cuda":
         nccl = ".".join(map(str, torch.cuda.nccl.version()))
@@ -170,6 +174,8 @@ def main():
     else:
         fields |= {"cpu": result_lines.cpu(), "threads": 1, "torch": torch.__version__, "repetitions": min(REPETITIONS.values()), "of_repetitions": "fastest"}
     result_lines.write(arguments[0], result_lines.header("distributed", **fields), cases)
+    if of_steps:
+        result_lines.write(arguments[0].removesuffix(".jsonl") + "-steps.jsonl", result_lines.header("distributed_steps", **fields), of_steps)
 
 
 if __name__ == "__main__":

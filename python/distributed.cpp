@@ -53,8 +53,12 @@ class linked {
     of_ = std::make_unique<cuda::linked_ranks>(rank, ranks, seconds);
   }
   ~linked() {
-    const cuda::current_device here(device_);
-    of_.reset();
+    try {
+      const cuda::current_device here(device_);
+      of_.reset();
+    } catch (const error&) {  // the driver has ended
+      static_cast<void>(of_.release());
+    }
   }
   nb::bytes handle() const {
     const cuda::current_device here(device_);
@@ -76,15 +80,16 @@ class linked {
   void shape(std::size_t at_once, int blocks, int packets) {
     of_->how = {at_once, blocks, packets};
   }
-  // x and out: as bytes.
+  // x and out: elements and results, or their bytes.
   void reduce(request& wanted, nb::handle type, nb::handle x_given, std::uint64_t n,
               nb::handle out_given, bool scatter, const family& by) {
     const reduction& r = wanted.of(parse_type("dtype", type));
     const input x(x_given, "x", &by, taking::elements), out(out_given, "out", &by, taking::results);
     const void* const from = needed(x, "x").where.data;
     void* const to = const_cast<void*>(needed(out, "out").where.data);
-    const std::size_t sizes[] = {size_of(r.in()) * n, size_of(r.out()) * n};
-    if (x->size() % (sizes[0] ? sizes[0] : 1) || x->size() < sizes[0] || out->size() < sizes[1])
+    const auto bytes_of = [](const input& of) { return of->size() * size_of(of->type.stored); };
+    const std::uint64_t size = size_of(r.in()) * n;
+    if (bytes_of(x) < size || (size && bytes_of(x) % size) || bytes_of(out) < size_of(r.out()) * n)
       refuse("x, out: not of n elements");
     by.run(
         *out, {out->type, out.object()}, no_room,

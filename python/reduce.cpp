@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <deque>
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <bitfold/accumulator.hpp>
+#include <bitfold/contributions.hpp>
 #include <bitfold/reference.hpp>
 #include <bitfold/totals.hpp>
+
+#include "../src/binned.hpp"
 
 namespace bitfold::python {
 
@@ -403,26 +408,37 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
 
 // Of the elements of several arrays as of one, by method exact: of any number of axes, each in a
 // row.
-nb::object reduce_pieces(request& r, const std::vector<nb::object>& pieces, const family& of) {
+struct pieces_as_one {
   std::deque<input> held;  // as long as they are read
   std::vector<described> all;
   std::vector<cuda::piece> list;
-  for (const nb::object& p : pieces) {
-    const input& in = held.emplace_back(p, "pieces", &of, taking::elements);
-    const described& d = all.emplace_back(needed(in, "pieces"));
-    if (!on_one_device(d, all[0])) refuse("pieces: on several devices");
-    if (!(d.type == all[0].type)) refuse_type("pieces: of several types");
-    if (!d.is_row_major()) refuse("pieces: the elements of one do not lie in a row");
-    list.push_back({d.where.data, d.size()});
+
+  pieces_as_one(const std::vector<nb::object>& pieces, const family& of) {
+    for (const nb::object& p : pieces) {
+      const input& in = held.emplace_back(p, "pieces", &of, taking::elements);
+      const described& d = all.emplace_back(needed(in, "pieces"));
+      if (!on_one_device(d, all[0])) refuse("pieces: on several devices");
+      if (!(d.type == all[0].type)) refuse_type("pieces: of several types");
+      if (!d.is_row_major()) refuse("pieces: the elements of one do not lie in a row");
+      list.push_back({d.where.data, d.size()});
+    }
+    if (all.empty()) refuse("pieces: none");
   }
-  if (all.empty()) refuse("pieces: none");
+  // By whose size threads are chosen.
+  const described& work() const { return *std::ranges::max_element(all, {}, &described::size); }
+  model beside() const { return {all[0].type, held[0].object()}; }
+};
+
+nb::object reduce_pieces(request& r, const std::vector<nb::object>& pieces, const family& of) {
+  const pieces_as_one given(pieces, of);
+  const std::vector<described>& all = given.all;
+  const std::vector<cuda::piece>& list = given.list;
   const reduction& one = r.of(all[0].type);
-  const described& work = *std::ranges::max_element(all, {}, &described::size);
-  const model beside{all[0].type, held[0].object()};
+  const model beside = given.beside();
   memory made = of.make(beside, r.result(all[0].type), {});
   renaming([&] {
     of.run(
-        work, beside, [&] { return cuda::pieces_workspace_bytes(one, list); },
+        given.work(), beside, [&] { return cuda::pieces_workspace_bytes(one, list); },
         [&](workspace w, cuda::stream where) {
           cuda::reduce_pieces(one, list, made.address, w.address, w.size, where);
         },
@@ -433,6 +449,32 @@ nb::object reduce_pieces(request& r, const std::vector<nb::object>& pieces, cons
         });
   });
   return of.shown(std::move(made.object), r.result(all[0].type), true);
+}
+
+// To a state of contributions, which are bytes on the pieces' device.
+void fold_pieces(request& r, const std::vector<nb::object>& pieces, nb::handle state,
+                 const family& of) {
+  const pieces_as_one given(pieces, of);
+  const std::vector<described>& all = given.all;
+  const std::vector<cuda::piece>& list = given.list;
+  const reduction& one = r.of(all[0].type);
+  const input out(state, "state", &of, taking::results);
+  if (needed(out, "state").size() != contribution_state_bytes(one) || !on_one_device(*out, all[0]))
+    refuse("state: not of the bytes of a state, or on another device");
+  void* const to = const_cast<void*>(out->where.data);
+  renaming([&] {
+    of.run(
+        given.work(), given.beside(), [&] { return cuda::pieces_workspace_bytes(one, list); },
+        [&](workspace w, cuda::stream where) {
+          cuda::fold_pieces(one, list, to, w.address, w.size, where);
+        },
+        [&](const cpu::options&) {
+          std::memset(to, 0, out->size());
+          const exact::term what = detail::terms_of(one)[0];
+          for (const cuda::piece& p : list)
+            exact::deposit(what, one.in(), p.data, nullptr, p.n, to);
+        });
+  });
 }
 
 // Of a whole array in host memory, to addresses of the caller's.
@@ -471,6 +513,8 @@ void add_calls(nb::module_& m) {
         "check"_a, "family"_a);
   m.def("reduce_pieces", reduce_pieces, "request"_a, "pieces"_a, "family"_a,
         "Of the elements of several arrays as of one, by method exact; each lies in a row.");
+  m.def("fold_pieces", fold_pieces, "request"_a, "pieces"_a, "state"_a, "family"_a,
+        "The same to a state of contributions, as bytes.");
   m.def("reduce_all_into", reduce_all_into, "reductions"_a, "x"_a, "out"_a,
         "Of a whole array in host memory, to addresses of the caller's.");
   m.def(

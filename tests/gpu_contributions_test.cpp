@@ -14,6 +14,7 @@
 #include "gpu_kernels.hpp"
 
 #include "gpu/contributions.hpp"
+#include "gpu/exact.hpp"
 
 using namespace bitfold;
 using test::array_on_gpu;
@@ -33,11 +34,13 @@ struct contributions {
   std::size_t n;
 
   contributions(dtype type, std::size_t m, std::size_t n_, std::size_t off = 0) : n(n_) {
-    for (std::size_t k = 0; k < m; ++k) {
-      all.push_back(
-          test::make_data(type, k % 3 ? test::kind::near_one : test::kind::special, n, k));
-      there.push_back(std::make_unique<array_on_gpu>(all.back(), type, off));
-    }
+    for (std::size_t k = 0; k < m; ++k)
+      add(test::make_data(type, k % 3 ? test::kind::near_one : test::kind::special, n, k), type,
+          off);
+  }
+  void add(const bytes& one, dtype type, std::size_t off = 0) {
+    all.push_back(one);
+    there.push_back(std::make_unique<array_on_gpu>(one, type, off));
   }
   // One each of contributions `first` to `last` - 1.
   std::vector<contribution_node> nodes(std::size_t first, std::size_t last, bool on_gpu) const {
@@ -61,12 +64,15 @@ bytes done(const reduction& r, const std::vector<contribution_node>& nodes, std:
   return out.contents();
 }
 
+void check(const reduction& r, const contributions& of, std::size_t off = 0) {
+  const std::size_t m = of.all.size();
+  bytes wanted(of.n * size_of(r.out()));
+  cpu::reduce_contributions(r, of.nodes(0, m, false), of.n, wanted.data());
+  INFO(title(r) << ", " << m << " contributions of " << of.n << " elements, off " << off);
+  test::check_same("results", done(r, of.nodes(0, m, true), of.n, true, off), wanted);
+}
 void check_results(const reduction& r, std::size_t m, std::size_t n, std::size_t off = 0) {
-  const contributions of(r.in(), m, n, off);
-  bytes wanted(n * size_of(r.out()));
-  cpu::reduce_contributions(r, of.nodes(0, m, false), n, wanted.data());
-  INFO(title(r) << ", " << m << " contributions of " << n << " elements, off " << off);
-  test::check_same("results", done(r, of.nodes(0, m, true), n, true, off), wanted);
+  check(r, contributions(r.in(), m, n, off), off);
 }
 
 // Nodes of 1, 2, 4 or 8, or what is left of such a one, which GPUs and CPUs have folded.
@@ -111,6 +117,8 @@ const std::vector<reduction>& some_reductions() {
       make_reduction(op_id::mean, method_id::kahan, dtype::bf16),
       make_reduction(op_id::sum, method_id::exact, dtype::f32),
       make_reduction(op_id::var, method_id::exact, dtype::f16),
+      make_reduction(op_id::mean, method_id::exact, dtype::f32),
+      make_reduction(op_id::mean, method_id::exact, dtype::bf16),
       make_reduction(op_id::argmax, {}, dtype::f64),
       make_reduction(op_id::sum, {}, dtype::bf16, {}, dtype::f32),
       make_reduction(op_id::any, {}, dtype::u8),
@@ -133,11 +141,62 @@ TEST_CASE("contributions on demand have the CPU's bits", "[racecheck]") {
   }
 }
 
+TEST_CASE("few contributions on demand: exact sums and means of any numbers") {
+  for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32})
+    for (const op_id op : {op_id::sum, op_id::mean})
+      for (const std::size_t m : {2, 3, 7}) {
+        const reduction r = make_reduction(op, method_id::exact, type);
+        for (const test::kind kind : test::all_kinds) {
+          contributions of(type, 0, 3000);
+          for (std::size_t k = 0; k < m; ++k) {
+            bytes one = test::make_data(type, kind, of.n, k);
+            const std::size_t size = size_of(type);
+            if (k == 1)  // some of the first one's, negated
+              for (std::size_t i = of.n / 2; i < of.n; ++i) {
+                std::copy_n(&of.all[0][i * size], size, &one[i * size]);
+                one[i * size + size - 1] ^= std::byte{0x80};
+              }
+            of.add(one, type);
+          }
+          check(r, of);
+        }
+      }
+}
+
 TEST_CASE("contributions on demand have the CPU's bits: all kernels", "[.all]") {
   for (const dtype type : all_dtypes)
     for (const reduction& r : reductions_of(type)) {
       check_results(r, 5, 333);
       check_nodes(r, 37, 50);
+    }
+}
+
+TEST_CASE("exact sums of several arrays on demand join as states") {
+  for (const dtype type : {dtype::bf16, dtype::f64})
+    for (const op_id op : {op_id::sum, op_id::norm_l1, op_id::norm_l2}) {
+      const reduction r = make_reduction(op, method_id::exact, type);
+      const contributions of(type, 5, 777);
+      bytes states;
+      std::vector<contribution_node> nodes;
+      const std::size_t size = contribution_state_bytes(r);
+      // Of three ranks, the second of which has nothing.
+      for (const auto& [begin, end] : {std::pair<std::size_t, std::size_t>{0, 2}, {2, 2}, {2, 5}}) {
+        std::vector<cuda::piece> pieces;
+        for (std::size_t k = begin; k < end; ++k) pieces.push_back({of.there[k]->at(), of.n});
+        const std::size_t room = cuda::pieces_workspace_bytes(r, pieces);
+        const array_on_gpu state(bytes(size, std::byte{1}), dtype::f64),
+            workspace(bytes(room), dtype::f64);
+        cuda::fold_pieces(r, pieces, state.at(), workspace.at(), room);
+        test::wait_for();
+        const bytes made = state.contents();
+        states.insert(states.end(), made.begin(), made.end());
+      }
+      for (std::size_t k = 0; k < 3; ++k) nodes.push_back({k, 1, &states[k * size], false});
+      bytes found(size_of(r.out())), all;
+      cpu::reduce_contributions(r, nodes, 1, found.data());
+      for (const bytes& one : of.all) all.insert(all.end(), one.begin(), one.end());
+      INFO(title(r));
+      CHECK(load_scalar(r.out(), found.data()) == cpu::reduce(r, all.data(), 5 * of.n));
     }
 }
 
@@ -180,12 +239,25 @@ std::vector<gpu::plan> plans_of(const reduction& r) {
   return all;
 }
 
-void check_nvrtc(const std::vector<reduction>& reductions) {
+// The exact sum of several arrays, as a state.
+gpu::plan plan_of_sum(const reduction& r) {
+  alignas(16) static std::byte data[16];
+  const cuda::piece pieces[] = {{data, 2}, {data, 1}};
+  gpu::plan p;
+  gpu::add_exact_pieces(p, {{&r, 1}, 3, true}, pieces, test::this_gpu(), false);
+  return p;
+}
+
+void check_nvrtc(const std::vector<reduction>& reductions, test::sample_of_kernels sample) {
   if (!test::has_compiler()) return;
   std::map<std::string, gpu::kernel> kernels;
+  const reduction norm = make_reduction(op_id::norm_l2, method_id::exact, dtype::f32);
+  for (const gpu::kernel& k : gpu::kernels_of(plan_of_sum(norm)))
+    kernels.emplace(signature_of(k), k);
   for (const reduction& r : reductions)
     for (const gpu::plan& p : plans_of(r))
       for (const gpu::kernel& k : gpu::kernels_of(p)) kernels.emplace(signature_of(k), k);
+  std::erase_if(kernels, [&](const auto& k) { return !sample.takes(k.second); });
   for (const auto& [signature, kernel] : kernels) {
     INFO(signature);
     CHECK(gpu::compile(gpu::source_of(kernel), 9, 0).image.size() > 1000);
@@ -195,9 +267,9 @@ void check_nvrtc(const std::vector<reduction>& reductions) {
 }  // namespace
 
 TEST_CASE("NVRTC compiles folds over contributions", "[.][nvrtc]") {
-  check_nvrtc(some_reductions());
+  check_nvrtc(some_reductions(), test::sample_of_kernels());
 }
 TEST_CASE("NVRTC compiles every fold over contributions", "[.all]") {
   for (const dtype type : {dtype::f32, dtype::f64, dtype::bf16, dtype::u8})
-    check_nvrtc(reductions_of(type));
+    check_nvrtc(reductions_of(type), test::sample_of_kernels(true));
 }

@@ -1,4 +1,6 @@
 // Products of matrices on a GPU: the CPU's bits, which products_test.cpp holds to big integers.
+#include <algorithm>
+#include <bitfold/cuda/products.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -22,8 +24,9 @@ struct matrices {
   dtype type;
   std::vector<std::int64_t> extents;  ///< as a product sees them
   bool transposed = false;
-  std::int64_t gap = 0;  ///< elements between rows
-  std::size_t off = 0;   ///< elements from an aligned address
+  std::int64_t gap = 0;    ///< elements between rows
+  std::size_t off = 0;     ///< elements from an aligned address
+  std::int64_t times = 0;  ///< the same so often along another axis, if that is any
   std::vector<std::byte> bytes{};
 
   std::int64_t pitch() const { return extents[extents.size() - (transposed ? 2 : 1)] + gap; }
@@ -44,6 +47,14 @@ struct matrices {
       v.stride[i] = step;
       step *= k == v.rank - 1 ? pitch() : extents[i];
     }
+    return times == 0 ? v : repeated(v);
+  }
+  view repeated(view v) const {
+    std::copy_backward(&v.extent[0], &v.extent[v.rank], &v.extent[v.rank + 1]);
+    std::copy_backward(&v.stride[0], &v.stride[v.rank], &v.stride[v.rank + 1]);
+    v.extent[0] = times;
+    v.stride[0] = 0;
+    ++v.rank;
     return v;
   }
 };
@@ -120,8 +131,8 @@ void check_product(product_case c, std::uint64_t seed = 1) {
 }
 
 matrices of(dtype type, std::vector<std::int64_t> extents, bool transposed = false,
-            std::int64_t gap = 0, std::size_t off = 0) {
-  return {type, std::move(extents), transposed, gap, off};
+            std::int64_t gap = 0, std::size_t off = 0, std::int64_t times = 0) {
+  return {type, std::move(extents), transposed, gap, off, times};
 }
 
 }  // namespace
@@ -155,6 +166,28 @@ TEST_CASE("products on a GPU have the CPU's bits: several matrices") {
   check_product({of(t, {1, 9, 40}), of(t, {3, 40, 7}), of(t, {3, 1, 7})});
 }
 
+TEST_CASE("products on a GPU have the CPU's bits: one matrix of several results") {
+  const auto same = [](std::vector<std::int64_t> extents, std::int64_t times) {
+    return of(dtype::f32, std::move(extents), false, 0, 0, times);
+  };
+  check_product({same({9, 40}, 3), of(dtype::f32, {40, 7})});
+  check_product({same({9, 40}, 3), same({40, 7}, 3), of(dtype::f32, {3, 9, 7})});
+  check_product({same({2, 9, 40}, 3), of(dtype::f32, {2, 40, 7})});
+}
+
+TEST_CASE("products on a GPU have the CPU's bits: as many elements as sums of 32 bits take") {
+  for (const std::int64_t n : {cuda::max_products_of_digits, cuda::max_products_of_digits + 56}) {
+    product_case c{of(dtype::bf16, {2, n}), of(dtype::bf16, {n, 3}, true)};
+    for (const int bits : {8, 16}) {
+      c.bits = bits;
+      for (const values how : {values::ordinary, values::equal}) {
+        c.how = how;
+        check_product(c);
+      }
+    }
+  }
+}
+
 TEST_CASE("products on a GPU have the CPU's bits: in parts, of any size of workspace") {
   for (const std::size_t memory : {std::size_t{0}, std::size_t{1} << 18, std::size_t{1} << 20}) {
     product_case c{of(dtype::f32, {130, 2100}), of(dtype::f32, {2100, 150}), of(dtype::f32, {150})};
@@ -167,12 +200,6 @@ TEST_CASE("products on a GPU have the CPU's bits: in parts, of any size of works
     half.memory = memory;
     check_product(half);
   }
-}
-
-TEST_CASE("products on a GPU have the CPU's bits: rows whose digits have sums above 32 bits") {
-  const matrices a = of(dtype::bf16, {2, 131080}), b = of(dtype::bf16, {131080, 3});
-  check_product({a, b, of(dtype::bf16, {3})});
-  check_product({a, b, {}, values::equal});
 }
 
 TEST_CASE("products on a GPU have the CPU's bits: bits, output types, other methods, integers") {
@@ -224,6 +251,15 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
     CHECK(gpu::plan_product({p, l, nullptr, nullptr}, made.workspace, on).workspace ==
           made.workspace);
   }
+  // What is noted of each row takes more than that.
+  const view long_a = row_major(dtype::f32, &p, {std::int64_t{1} << 27, 3}),
+             short_b = row_major(dtype::f32, &p, {3, 3});
+  const auto long_l = detail::layout_of(long_a, short_b);
+  const gpu::plan made = gpu::plan_product({p, long_l, nullptr, nullptr}, 1 << 30, on);
+  CHECK(made.steps.size() < 10'000);
+  CHECK(made.workspace < (std::size_t{1} << 30) * 5 / 2 + 1);
+  CHECK(gpu::plan_product({p, long_l, nullptr, nullptr}, made.workspace, on).workspace ==
+        made.workspace);
   const std::string text = gpu::explain(gpu::plan_product({p, l, nullptr, nullptr}, -1, on), on);
   CHECK(text.find("cuBLASLt: int8 8192 x 4096 by 4096 x 50272, 9 times") != std::string::npos);
 }

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cfenv>
+#include <fstream>
 #include <numeric>
+#include <sstream>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -661,4 +663,55 @@ TEST_CASE("what cannot be multiplied is refused by name") {
   refused("product: only operands of method fixed", [&] {
     cpu::prepared(make_matrix_product(dtype::f32, method_id::tree), cpu::side::left, a);
   });
+}
+
+// ---- Golden bits --------------------------------------------------------------------------------
+
+namespace {
+
+// One line for each case: what was multiplied, and the bits of the results, of two rows and three
+// columns. They are the promise of version 1 of the definition (docs/products.md).
+std::string golden_products(bool by_the_definition) {
+  std::ostringstream text;
+  text << std::hex << "product_version 1\n";
+  for (dtype t : floats)
+    for (kind what : {kind::near_one, kind::any_bits, kind::special})
+      for (std::int64_t k : {1, 32, 1000, 4097}) {
+        const std::uint64_t seed = static_cast<std::uint64_t>(k);
+        const operand a = make_operand(t, what, {2, k}, lie::rows, seed),
+                      b = make_operand(t, what, {k, 3}, lie::rows, seed + 1);
+        for (const int bits : {product_bits(t), product_bits(t) - 3})
+          for (dtype out : {t, dtype::f64}) {
+            if (bits != product_bits(t) && out != t) continue;
+            const matrix_product p = make_matrix_product(t, {}, out, bits);
+            text << name(t) << " " << name(what) << " " << std::dec << k << " " << bits << std::hex
+                 << " " << name(out);
+            for (const std::uint64_t r :
+                 by_the_definition ? truth(p, a.v, b.v) : product(p, a.v, b.v, 1))
+              text << " " << r;
+            text << "\n";
+          }
+      }
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("golden bits of products") {
+  std::ifstream file(BITFOLD_GOLDEN_PRODUCTS);
+  const std::string golden((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream want(golden), ours(golden_products(false)), plain(golden_products(true));
+  std::string w, o, p;
+  int lines = 0;
+  for (; std::getline(want, w); ++lines) {
+    REQUIRE((std::getline(ours, o) && std::getline(plain, p)));
+    INFO("golden: " << w << "\nours: " << o << "\ndefinition: " << p);
+    REQUIRE((o == w && p == w));
+  }
+  CHECK(lines > 100);
+  CHECK_FALSE(std::getline(ours, o));
+}
+
+TEST_CASE("write the golden bits of products", "[.][write]") {
+  std::ofstream(BITFOLD_GOLDEN_PRODUCTS) << golden_products(true);
 }

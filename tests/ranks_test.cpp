@@ -119,6 +119,21 @@ TEST_CASE("contributions: nodes join to the tree of all, whoever folded them") {
       }
 }
 
+TEST_CASE("contributions: results may lie where elements do") {
+  constexpr std::size_t n = 2000;
+  for (const dtype type : {dtype::bf16, dtype::f32})
+    for (const test::kind kind : test::all_kinds)
+      for (const reduction& r : reductions_of(type, 1)) {
+        if (r.out() != type) continue;
+        std::vector<bytes> all;
+        for (std::size_t k = 0; k < 3; ++k) all.push_back(test::make_data(type, kind, n, k));
+        bytes wanted(n * size_of(type));
+        cpu::reduce_contributions(r, elements(all, 0, 3), n, wanted.data());
+        cpu::reduce_contributions(r, elements(all, 0, 3), n, all[1].data());
+        if (all[1] != wanted) FAIL(title(r));
+      }
+}
+
 TEST_CASE("contributions: what is no node of the tree is refused") {
   const reduction sum = make_reduction(op_id::sum, {}, dtype::f32);
   const float x[3] = {1, 2, 3};

@@ -157,6 +157,11 @@ std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pi
 void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace,
                    std::size_t workspace_size, stream s = nullptr);
 
+/// The same to a state as contributions have it (bitfold/contributions.hpp), which joins with those
+/// of other pieces: of r with one term, perhaps of no elements. At a multiple of 8 bytes.
+void fold_pieces(const reduction& r, std::span<const piece> pieces, void* state, void* workspace,
+                 std::size_t workspace_size, stream s = nullptr);
+
 /// Of each of several arrays a result, at out[k] of the output type, in the passes of one list of
 /// segments: for many small ones, of each of which a call takes longer than its elements. Does not
 /// allocate or synchronise. Errors, besides: two inputs; count_distinct; an array without elements,

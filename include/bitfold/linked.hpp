@@ -33,8 +33,8 @@ class linked_ranks {
   /// errc::cuda, where a GPU does not reach another's memory.
   void open(std::span<const memory_handle> all);
 
-  /// Whether this way takes r: one with a canonical order, whose results have 1 or 2 times as many
-  /// bytes as its elements.
+  /// Whether this way takes r: one with a canonical order, or an exact sum or mean of floats of up
+  /// to 32 bits, whose results have 1 or 2 times as many bytes as its elements.
   static bool takes(const reduction& r);
 
   /// To out, n results: of each element the reduction over the ranks, with the bits that
@@ -50,8 +50,9 @@ class linked_ranks {
   /// How calls are shared out. It moves no bit; all ranks have the same.
   struct shape {
     std::size_t at_once = 256 << 10;  ///< bytes up to which every rank reads all, and folds all
-    int blocks = 64;                  ///< at most, up to 128
-    int packets = 1024;  ///< of 16 bytes, that a block takes of a share at once: as many
+    int blocks = 64;                  ///< at most, up to 64
+    int packets = 4096;  ///< of 16 bytes, that a block takes of a share at once: as many at most,
+                         ///< of more than 2 ranks 2048, of more than 4 1024
   };
   shape how;
 

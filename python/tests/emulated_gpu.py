@@ -267,3 +267,23 @@ def test_contributions(torchs):
     assert asked_for_streams[-1] == (CUDA, 0)
     half = x[:8].bfloat16()
     assert same(over_ranks.reduce_contributions(half, dtype=torch.float32).numpy(), bitfold.sum(half.float().numpy(), axis=0))
+
+
+def test_norms_of_shards(torchs):
+    import torch
+    import torch.distributed as dist
+
+    import bitfold.torch
+
+    over_ranks = pytest.importorskip("bitfold.torch.distributed")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for dtype in (torch.float32, torch.bfloat16):
+            parameters = [torch.nn.Parameter(torch.zeros(5, 33, dtype=dtype)), torch.nn.Parameter(torch.zeros(33, dtype=dtype))]
+            for p, g in zip(parameters, (X, X[0])):
+                p.grad = torch.from_numpy(g).to(dtype)
+            for kind in (1, 2):
+                assert same(over_ranks.grad_norm(parameters, kind).numpy(), bitfold.torch.grad_norm(parameters, kind).numpy())
+        assert over_ranks.grad_norm([]) == 0
+    finally:
+        dist.destroy_process_group()

@@ -4,12 +4,13 @@ starts."""
 from __future__ import annotations
 
 import datetime
+import gc
 import multiprocessing
 import os
 import random
 import tempfile
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import bitfold.torch.distributed as over_ranks
 import torch
@@ -158,6 +159,27 @@ def by_messages(size: int) -> dist.ProcessGroup:
     return group
 
 
+def files_of_groups(rank: int, size: int) -> None:
+    """A group that is no more leaves none behind."""
+    before = _shared_files()
+    for _ in range(2):
+        group = dist.new_group(list(range(size)))
+        over_ranks.all_reduce(torch.ones(3), group=group)
+        assert _shared_files() > before
+        dist.destroy_process_group(group)
+        del group
+        gc.collect()
+        assert _shared_files() == before
+
+
+def _shared_files() -> int:
+    names = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the list itself
+            names.append(os.readlink(f"/proc/self/fd/{number}"))
+    return sum("memfd:bitfold" in name for name in names)
+
+
 def contributions(rank: int, size: int) -> int:
     """Each case, of random lengths, numbers of contributions and ranks: by every collective."""
     rng, done, groups = random.Random(7), 0, (None, by_messages(size))
@@ -191,26 +213,56 @@ def contributions(rank: int, size: int) -> int:
 
 
 def one_each_by_messages(rank: int, size: int) -> None:
-    one_each(rank, size, by_messages(size))
+    one_each(rank, size, by_messages(size), CASES[::4])
 
 
-def one_each(rank: int, size: int, group: dist.ProcessGroup | None = None) -> None:
-    """A contribution a rank, as GPUs take it that read one another's memory: at once, and in shares, which are padded or are not."""
+def one_each(rank: int, size: int, group: dist.ProcessGroup | None = None, cases: list = CASES) -> None:
+    """A contribution a rank, as GPUs take it that read one another's memory: all elements at once, in shares of which all get the results, and
+    in shares of their own. Each is a kernel of its own, which takes half a second to compile: so most cases go one of these ways."""
     rng = random.Random(13)
-    for k, (op, method, dtype, given) in enumerate(CASES):
-        for n in (rng.choice((1, 7, 16)), rng.randrange(1000, 3000), rng.randrange(300_000, 400_000)):
-            x = numbers(dtype, size, n // size * size, seed=k)
+    for k, (op, method, dtype, given) in enumerate(cases):
+        for way in range(3) if k % 8 == 0 else (k % 3,):
+            n = (rng.choice((1, 7, 16, 2999)), rng.randrange(300_000, 400_000), 16 * rng.randrange(1, 300) * size)[way]
+            x = numbers(dtype, size, n, seed=k)
             wanted = over_ranks.reduce_contributions(x, op, method=method, dtype=given)
-            (mine,) = here(x[rank])
-            out = torch.zeros(len(mine) + 1, dtype=wanted.dtype, device=DEVICE)[k % 2 :][: len(mine)]
-            over_ranks.all_reduce(out, op, group, method=method, contributions=[mine])
-            assert bits(out) == bits(wanted), (op, method, dtype, n)
-            if wanted.dtype is dtype:
+            (mine,), each = here(x[rank]), n // size
+            out = torch.zeros(n + 1, dtype=wanted.dtype, device=DEVICE)[k % 2 :][: each if way == 2 else n]
+            if way == 2:
+                over_ranks.reduce_scatter_tensor(out, mine, op, group, method=method)
+                wanted = wanted[rank * each : (rank + 1) * each]
+            else:
+                over_ranks.all_reduce(out, op, group, method=method, contributions=[mine])
+            assert bits(out) == bits(wanted), (op, method, dtype, n, way)
+            if way != 2 and wanted.dtype is dtype:
                 over_ranks.all_reduce(mine, op, group, method=method)
                 assert bits(mine) == bits(wanted)
-            part, each = torch.zeros(n // size, dtype=wanted.dtype, device=DEVICE), n // size
-            over_ranks.reduce_scatter_tensor(part, *here(x[rank]), op, group, method=method)
-            assert bits(part) == bits(wanted[rank * each : (rank + 1) * each])
+
+
+def again(rank: int, size: int) -> None:
+    """Calls that were made before, of which less is asked; and others in their place, on one rank or on all."""
+    odd, x = rank == size - 1, numbers(F32, size, 3000, seed=1)
+    wanted = over_ranks.reduce_contributions(x, "mean")
+
+    def right(tensor: torch.Tensor) -> bool:
+        over_ranks.all_reduce(tensor, "mean")
+        return bits(tensor) == bits(wanted)
+
+    for _ in range(5):
+        assert right(*here(x[rank]))
+    for theirs, text in (
+        (lambda t: over_ranks.all_reduce(t, "max"), "mean of.*max of"),
+        (lambda t: over_ranks.reduce(t, 0, "mean"), "all_reduce of.*reduce of"),
+        (lambda t: over_ranks.all_reduce(t[:-1].clone(), "mean"), "of 3000 .*of 2999 "),
+    ):
+        with _error(over_ranks.Disagreement, text):
+            theirs(*here(x[rank])) if odd else over_ranks.all_reduce(*here(x[rank]), "mean")
+        assert right(*here(x[rank]))
+    (mine,) = here(torch.cat((x[rank][:1], x[rank])))
+    assert right(mine[1:] if odd else mine[1:].clone())
+    leaf = here(x[rank])[0].requires_grad_(odd)
+    assert right(leaf)
+    work = over_ranks.all_reduce(*(late := here(x[rank])), "mean", async_op=True)
+    assert right(*here(x[rank])) and work.wait() and bits(late[0]) == bits(wanted)
 
 
 def in_place(rank: int, size: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -11,6 +13,7 @@ if not (torch.distributed.is_available() and torch.distributed.is_gloo_available
 import bitfold.torch.distributed as over_ranks
 import ranks
 from bitfold.torch._engine import OPS
+from bitfold.torch.distributed import _host
 from bitfold.torch.distributed._contributions import covering
 from torch_helpers import same
 
@@ -113,6 +116,10 @@ def test_one_contribution_a_rank_and_several_calls_in_flight(size):
     ranks.run("in_place", size)
 
 
+def test_calls_that_were_made_before():
+    ranks.run("again", 2)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_shares_of_one_array(size):
     assert all(ranks.run("shares", size))
@@ -137,6 +144,23 @@ def test_a_killed_rank_is_an_error_of_the_engine():
 def test_a_late_rank_is_a_timeout():
     errors = ranks.run("late", 3, seconds=5)
     assert errors[2] == "late" and all(errors)
+
+
+def test_a_group_that_is_no_more_leaves_no_file():
+    ranks.run("files_of_groups", 2)
+
+
+def test_the_file_of_another_host_is_left_alone(tmp_path):
+    """Rank 0 names a process and a file of its own host; here they are another file, which is large enough."""
+    with open(tmp_path / "theirs", "w+b") as theirs:
+        theirs.truncate(_host.Host.bytes(2))
+        where = _host._WHERE.pack(os.getpid(), theirs.fileno(), b"t" * 16)
+        files = os.listdir("/proc/self/fd")
+        opened = []
+        with pytest.MonkeyPatch.context() as here:
+            here.setattr(os, "open", lambda *how: opened.append(how))
+            assert _host.host_of(1, 2, 1, lambda mine: [where if len(mine) > 1 else b"\1", mine]) is None
+        assert not opened and os.listdir("/proc/self/fd") == files
 
 
 def test_without_a_group_it_says_so():

@@ -63,6 +63,11 @@ def test_norms_of_shards(size):
     ranks.run("norms", size, backend=NCCL)
 
 
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_calls_that_were_made_before(size):
+    ranks.run("again", size, backend=NCCL)
+
+
 def test_a_group_of_two_engines():
     ranks.run("in_place", 2, backend=BOTH)
 

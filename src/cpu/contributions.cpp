@@ -240,6 +240,80 @@ void fold_all(const reduction& r, std::span<const contribution_node> nodes, std:
   });
 }
 
+// ---- Exact sums that doubles mostly have --------------------------------------------------------
+
+bool are_sums_of_narrow_floats(const reduction& r, std::span<const contribution_node> nodes) {
+  return detail::is_exact(r) && (r.op() == op_id::sum || r.op() == op_id::mean) &&
+         is_float(r.in()) && r.in() != dtype::f64 && nodes.size() < (std::size_t{1} << 28) &&
+         std::ranges::all_of(nodes, [](const contribution_node& node) { return node.is_elements; });
+}
+
+constexpr std::size_t doubles_of_tile = 512;
+
+// What the sums lost: 0 where they are exact.
+BITFOLD_OPAQUE void add_as_doubles(dtype in, const void* x, std::size_t n, double* sums,
+                                   double* lost) {
+  double wide[doubles_of_tile];
+  widen_all(in, x, n, wide);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto next = arith::two_sum(sums[i], wide[i]);
+    sums[i] = next.sum;
+    lost[i] += next.error < 0 ? -next.error : next.error;  // or NaN
+  }
+}
+// Rounding a mean twice is no harm: see exact_contributions in cuda/contributions.cuh. (Those that
+// are not exact are left to others.)
+BITFOLD_OPAQUE void round_sums(const reduction& r, const double* sums, std::size_t n,
+                               std::size_t count, void* out) {
+  visit(r.out(), [&]<class Out>(std::type_identity<Out>) {
+    if constexpr (!std::is_integral_v<Out>)
+      for (std::size_t i = 0; i < n; ++i) {
+        const Out v = arith::round_to<Out>(
+            r.op() == op_id::sum ? sums[i] : sums[i] / static_cast<double>(count));
+        std::memcpy(static_cast<std::byte*>(out) + i * sizeof(Out), &v, sizeof(Out));
+      }
+  });
+}
+// Element i, by its state.
+void reduce_element(const reduction& r, const state_arrays& by, const detail::tree_plan& plan,
+                    std::size_t i, void* out) {
+  alignas(16)
+      std::byte states[4096];  // a state of f32 has 56 bytes, and of 2^28 nodes the stack 29
+  fold_tile(r, by, plan, i, 1, states);
+  by.finish(r, states, 1, plan.count(), out);
+}
+
+void reduce_as_doubles(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,
+                       void* out, const options& opts) {
+  const state_arrays by = states_of(r);
+  const detail::tree_plan plan(nodes, n);
+  const std::size_t tiles = n / doubles_of_tile + (n % doubles_of_tile != 0),
+                    size = size_of(r.in()), of_result = size_of(r.out());
+  const int threads = threads_for(opts, n * size * nodes.size());
+  const std::size_t chunks = std::min<std::size_t>(tiles, chunk_count(threads));
+  const detail::fp_environment guard;
+  parallel_for(chunks, threads, [&](std::size_t c) {
+    double sums[doubles_of_tile], lost[doubles_of_tile];
+    std::byte results[doubles_of_tile * sizeof(double)];
+    for (std::size_t t = tiles * c / chunks; t < tiles * (c + 1) / chunks; ++t) {
+      const std::size_t begin = t * doubles_of_tile, count = std::min(doubles_of_tile, n - begin);
+      const auto at = [&](const contribution_node& node) {
+        return static_cast<const std::byte*>(node.data) + begin * size;
+      };
+      widen_all(r.in(), at(nodes[0]), count, sums);
+      std::fill_n(lost, count, 0.0);
+      for (const contribution_node& node : nodes.subspan(1))
+        add_as_doubles(r.in(), at(node), count, sums, lost);
+      // (Results may lie where elements do, which are asked for again.)
+      round_sums(r, sums, count, nodes.size(), results);
+      for (std::size_t i = 0; i < count; ++i)
+        if (lost[i] != 0 || !arith::is_finite(sums[i]))
+          reduce_element(r, by, plan, begin + i, results + i * of_result);
+      std::memcpy(static_cast<std::byte*>(out) + begin * of_result, results, count * of_result);
+    }
+  });
+}
+
 }  // namespace
 
 void fold_contributions(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,
@@ -254,6 +328,7 @@ void fold_contributions(const reduction& r, std::span<const contribution_node> n
 void reduce_contributions(const reduction& r, std::span<const contribution_node> nodes,
                           std::size_t n, void* out, const options& opts) {
   detail::expect_all_contributions(nodes);
+  if (are_sums_of_narrow_floats(r, nodes)) return reduce_as_doubles(r, nodes, n, out, opts);
   fold_all(r, nodes, n, opts,
            [&](std::size_t begin, std::size_t count, const std::byte* made, const state_arrays& by,
                index contributions) {

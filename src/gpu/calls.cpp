@@ -1,6 +1,7 @@
 // The calls of bitfold/cuda.hpp: each checks its arguments, makes one plan, and launches it.
 #include <algorithm>
 #include <array>
+#include <bitfold/contributions.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/cuda/plan.hpp>
 #include <bitfold/error.hpp>
@@ -110,7 +111,7 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, stre
 // ---- Several arrays as one ----------------------------------------------------------------------
 
 namespace {
-gpu::plan plan_pieces(const reduction& r, std::span<const piece> pieces) {
+gpu::plan plan_pieces(const reduction& r, std::span<const piece> pieces, bool finish = true) {
   gpu::check_takes_pieces(r);
   std::size_t n = 0;
   for (const piece& p : pieces) {
@@ -118,10 +119,23 @@ gpu::plan plan_pieces(const reduction& r, std::span<const piece> pieces) {
     n += p.n;
   }
   const gpu::problem of{{&r, 1}, n, true};
-  if (n == 0) return gpu::plan_of(of, {}, here());
   gpu::plan made;
-  gpu::add_exact_pieces(made, of, pieces, here());
+  if (n > 0)
+    gpu::add_exact_pieces(made, of, pieces, here(), finish);
+  else if (finish)
+    made = gpu::plan_of(of, {}, here());
+  else
+    made.steps.emplace_back(gpu::fill{of.result(0), contribution_state_bytes(r)});
   return made;
+}
+void run_pieces(const reduction& r, std::span<const piece> pieces, bool finish, void* out,
+                void* workspace, std::size_t workspace_size, stream where) {
+  for (const piece& p : pieces)
+    if (reinterpret_cast<std::uintptr_t>(p.data) % size_of(r.in()))
+      throw error(errc::usage, "pieces: not aligned to their elements");
+  if (out == nullptr) throw error(errc::usage, "out: null pointer");
+  run(plan_pieces(r, pieces, finish), {nullptr, nullptr, nullptr, nullptr, &out}, workspace,
+      workspace_size, where);
 }
 }  // namespace
 
@@ -131,12 +145,11 @@ std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pi
 
 void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace,
                    std::size_t workspace_size, stream where) {
-  for (const piece& p : pieces)
-    if (reinterpret_cast<std::uintptr_t>(p.data) % size_of(r.in()))
-      throw error(errc::usage, "pieces: not aligned to their elements");
-  if (out == nullptr) throw error(errc::usage, "out: null pointer");
-  run(plan_pieces(r, pieces), {nullptr, nullptr, nullptr, nullptr, &out}, workspace, workspace_size,
-      where);
+  run_pieces(r, pieces, true, out, workspace, workspace_size, where);
+}
+void fold_pieces(const reduction& r, std::span<const piece> pieces, void* state, void* workspace,
+                 std::size_t workspace_size, stream where) {
+  run_pieces(r, pieces, false, state, workspace, workspace_size, where);
 }
 
 // ---- Of each of several arrays a result ---------------------------------------------------------

@@ -25,6 +25,11 @@ std::string definition_of_contributions(const reduction& r) {
          ");\n";
 }
 
+bool has_results_of_few(const reduction& r) {
+  return !detail::is_exact(r) || ((r.op() == op_id::sum || r.op() == op_id::mean) &&
+                                  is_float(r.in()) && r.in() != dtype::f64);
+}
+
 namespace {
 
 using cuda::listed_node;
@@ -58,8 +63,8 @@ class planner {
     check_aligned(nodes);
     if (n_ == 0) return;
     const auto is_element = [](const contribution_node& node) { return node.is_elements; };
-    if (nodes.size() <= cuda::most_of_few && !detail::is_exact(r_) &&
-        std::ranges::all_of(nodes, is_element))
+    const bool has_few = !detail::is_exact(r_) || (finish_ && has_results_of_few(r_));
+    if (nodes.size() <= cuda::most_of_few && has_few && std::ranges::all_of(nodes, is_element))
       add_few(nodes);
     else
       add_nodes(listed(tree));
@@ -92,7 +97,8 @@ class planner {
 
   void add_few(std::span<const contribution_node> nodes) {
     cuda::few_contributions from{{}, nodes[0].first};
-    bool in_packets = state_ <= 16 && reinterpret_cast<std::uintptr_t>(out_) % 16 == 0;
+    bool in_packets =
+        (state_ <= 16 || detail::is_exact(r_)) && reinterpret_cast<std::uintptr_t>(out_) % 16 == 0;
     for (std::size_t k = 0; k < nodes.size(); ++k) {
       from.data[k] = nodes[k].data;
       in_packets = in_packets && reinterpret_cast<std::uintptr_t>(nodes[k].data) % 16 == 0;

@@ -81,16 +81,18 @@ sets_of_terms sets_of(std::vector<term> left, dtype type, const device_facts& on
 
 // Makes the results of all cells.
 void add_finish(plan& to, const problem& p, std::span<const std::size_t> which,
-                const sets_of_terms& sets, std::size_t n, bool overlaps) {
+                const sets_of_terms& sets, std::size_t n, bool overlaps, bool finish = true) {
   const dtype type = p.reductions[which[0]].in();
   const std::vector<cells> from = sets.every();
   std::vector<term> terms;
   for (const cells& c : from) terms.push_back(c.what);
-  pass& last = add_pass(to,
-                        {"exact_finish", "bitfold/cuda/exact_finish.cuh",
-                         definition_of_terms(type, terms) + definition_of_results(p, which),
-                         "bitfold::cuda::exact_finish<kernel::terms, kernel::results>"},
-                        1, cuda::finish_threads, 0);
+  pass& last =
+      add_pass(to,
+               {"exact_finish", "bitfold/cuda/exact_finish.cuh",
+                definition_of_terms(type, terms) + (finish ? definition_of_results(p, which)
+                                                           : definition_of_state(type, terms[0])),
+                "bitfold::cuda::exact_finish<kernel::terms, kernel::results>"},
+               1, cuda::finish_threads, 0);
   last.overlaps = overlaps;
   last.with.add(index{n});
   add_cells(last.with, from);
@@ -346,9 +348,11 @@ void check_takes_pieces(const reduction& r) {
 }
 
 void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> pieces,
-                      const device_facts& on) {
+                      const device_facts& on, bool finish) {
   const reduction& r = p.reductions[0];
   check_takes_pieces(r);
+  if (!finish && detail::terms_of(r).size() != 1)
+    throw error(errc::usage, "reduction: of several terms, whose sums are no single state");
   const std::size_t which[] = {0};
   const lists_of_pieces lists = lists_of(pieces, r.in(), on.numbers->exact.stripe_bytes);
   const auto times = static_cast<int>(lists.all.size());
@@ -370,7 +374,7 @@ void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> p
       made.with.add(from);
       add_cells(made.with, s.to, list * s.blocks);
     }
-  add_finish(to, p, which, sets, lists.n, false);
+  add_finish(to, p, which, sets, lists.n, false, finish);
   to.workspace = std::max(to.workspace, sets.workspace);
 }
 

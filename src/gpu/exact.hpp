@@ -14,9 +14,10 @@ void add_exact(plan& to, const problem& p, std::span<const std::size_t> which,
 
 /// Errors (errc::usage): a reduction that is not by method exact, of floats and one input.
 void check_takes_pieces(const reduction& r);
-/// Adds what is to be done for the only reduction of a problem over several arrays. Errors
-/// (errc::usage): those of check_takes_pieces; no elements; too many.
+/// Adds what is to be done for the only reduction of a problem over several arrays: to its result,
+/// or else to its state, the sum of its term. Errors (errc::usage): those of check_takes_pieces; no
+/// elements; too many; a state of several terms.
 void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> pieces,
-                      const device_facts& on);
+                      const device_facts& on, bool finish = true);
 
 }  // namespace bitfold::gpu

@@ -204,4 +204,9 @@ std::string definition_of_results(const problem& p, std::span<const std::size_t>
   return "using results = cuda::exact_results<" + list + ">;\n";
 }
 
+std::string definition_of_state(dtype type, term what) {
+  return "using results = cuda::exact_results<cuda::exact_state<" + type_name(type) + ", " +
+         name_of(what) + ">>;\n";
+}
+
 }  // namespace bitfold::gpu

@@ -40,5 +40,7 @@ int blocks_at_once(const exact_kernel& k, int threads, int registers, const devi
 /// `terms`, and `results`, as kernels know them.
 std::string definition_of_terms(dtype type, std::span<const term> terms);
 std::string definition_of_results(const problem& p, std::span<const std::size_t> which);
+/// The same of the sum of a term, for the result.
+std::string definition_of_state(dtype type, term what);
 
 }  // namespace bitfold::gpu

@@ -37,7 +37,8 @@ using gpu::linked_way;
 
 constexpr int reach_others = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 constexpr std::size_t packet_bytes = 16;
-constexpr index most_packets = 1024;  // of a share, that a block takes at once
+// Of a share, that a block takes at once.
+index most_packets(int ranks) { return ranks > 4 ? 1024 : ranks > 2 ? 2048 : 4096; }
 // Of a packet's elements: f32 of bf16, say.
 constexpr int most_result_packets = 2;
 
@@ -71,7 +72,8 @@ linked_ranks::linked_ranks(int rank, int ranks, double seconds)
         if (ranks < 2 || ranks > most || rank < 0 || rank >= ranks)
           refuse("ranks: " + std::to_string(ranks) + ", where 2 to 8 may be linked");
         static_assert(most == most_linked);
-        const index of_block = bytes_of_linked_block(most_packets, ranks, most_result_packets);
+        const index of_block =
+            bytes_of_linked_block(most_packets(ranks), ranks, most_result_packets);
         return std::make_unique<state>(rank, ranks, static_cast<std::uint64_t>(seconds * 1e9),
                                        of_block * most_blocks_on_links);
       }()) {
@@ -115,8 +117,9 @@ void linked_ranks::open(std::span<const memory_handle> all) {
 }
 
 bool linked_ranks::takes(const reduction& r) {
-  return info(r.op()).inputs == 1 && r.op() != op_id::count_distinct && !detail::is_exact(r) &&
-         r.method() != method_id::sequential && size_of(r.out()) >= size_of(r.in()) &&
+  return info(r.op()).inputs == 1 && r.op() != op_id::count_distinct &&
+         gpu::has_results_of_few(r) && r.method() != method_id::sequential &&
+         size_of(r.out()) >= size_of(r.in()) &&
          size_of(r.out()) <= most_result_packets * size_of(r.in());
 }
 
@@ -140,8 +143,9 @@ void linked_ranks::reduce(const reduction& r, const void* x, std::size_t n, std:
   call.slot_bytes = s.slot_bytes;
   call.n = n;
   call.share = share;
-  call.packets = std::min(shares(packets, blocks),
-                          std::clamp<index>(static_cast<index>(how.packets), 1, most_packets));
+  call.packets =
+      std::min(shares(packets, blocks),
+               std::clamp<index>(static_cast<index>(how.packets), 1, most_packets(s.ranks)));
   call.steps = shares(packets, blocks * call.packets);
   call.limit = s.limit;
   gpu::plan p;

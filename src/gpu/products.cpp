@@ -73,8 +73,15 @@ struct operand_vectors {
   place largest, specials, scales;
 };
 
+using stride_of = std::int64_t detail::axes::axis::*;
+bool is_one(const detail::axes& results, stride_of stride) {
+  for (int k = 0; k < results.rank; ++k)
+    if (results.dims[k].extent != 1 && results.dims[k].*stride != 0) return false;
+  return true;
+}
+
 operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
-                           std::int64_t detail::axes::axis::* stride) {
+                           stride_of stride, bool one) {
   operand_vectors v{};
   v.type = l.type;
   v.of.x = l.data;
@@ -82,9 +89,7 @@ operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& 
   v.of.n = l.n;
   v.of.vector_stride = l.vector_stride;
   v.of.element_stride = l.element_stride;
-  v.one = true;
-  for (int k = 0; k < results.rank; ++k)
-    v.one = v.one && (results.dims[k].extent == 1 || results.dims[k].*stride == 0);
+  v.one = one;
   if (!v.one)
     for (int k = 0; k < results.rank; ++k)
       v.of.matrices.dims[v.of.matrices.rank++] = {results.dims[k].extent, results.dims[k].*stride,
@@ -101,6 +106,13 @@ operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& 
   return v;
 }
 
+// Several results of one matrix each: the left one's is then taken again for each.
+bool both_are_one(const product_problem& of) {
+  const detail::axes& places = of.layout.places;
+  return places.size() > 1 && is_one(places, &detail::axes::axis::x) &&
+         is_one(places, &detail::axes::axis::y);
+}
+
 // ---- Parts --------------------------------------------------------------------------------------
 
 /// How much is made at a time: matrices, rows and columns of results, elements of their sums.
@@ -114,8 +126,10 @@ class product_planner {
       : of_(of),
         on_(on),
         way_(way_of(of.product.bits(), of.layout.a.n)),
-        a_(vectors_of(of.layout.a, of.layout.places, &detail::axes::axis::x)),
-        b_(vectors_of(of.layout.b, of.layout.places, &detail::axes::axis::y)) {
+        a_(vectors_of(of.layout.a, of.layout.places, &detail::axes::axis::x,
+                      is_one(of.layout.places, &detail::axes::axis::x) && !both_are_one(of))),
+        b_(vectors_of(of.layout.b, of.layout.places, &detail::axes::axis::y,
+                      is_one(of.layout.places, &detail::axes::axis::y))) {
     const index results = of.layout.results.size();
     all_ = {1, of.layout.a.vectors, of.layout.b.vectors, std::max<index>(of.layout.a.n, 1)};
     if (b_.one)
@@ -125,14 +139,16 @@ class product_planner {
     else
       all_.matrices = results;
     part_ = all_;
-    part_.n = std::min(
-        part_.n, cuda::max_products_of_digits / cuda::elements_of_tile * cuda::elements_of_tile);
+    part_.n = std::min(part_.n, cuda::max_products_of_digits);
     // Some of the library's algorithms take memory; of few results they are not worth it.
     scratch_bytes_ =
         all_.rows * all_.columns * all_.matrices >= (1 << 16) ? std::size_t{8} << 20 : 0;
     measured_ = rounded_up((8 + 4) * (a_.count + b_.count));
     scale_bytes_ = rounded_up(4 * (a_.count + b_.count));
-    while (measured_ + scale_bytes_ + bytes_of(part_) > memory && can_shrink()) shrink();
+    // Of very many vectors that takes more than the memory: beside it the smallest parts would be
+    // millions.
+    const std::size_t noted = measured_ + scale_bytes_, most = std::max(memory, noted + noted / 4);
+    while (noted + bytes_of(part_) > most && can_shrink()) shrink();
   }
 
   plan made() {

@@ -41,6 +41,9 @@ struct ordered_contributions {
 };
 
 // By method exact: the sums of an element's terms.
+BITFOLD_HD constexpr bool is_exact_of_few(op_id op) {
+  return op == op_id::sum || op == op_id::mean;
+}
 template <op_id Op, class T, class Out>
 struct exact_contributions {
   using element = T;
@@ -76,7 +79,41 @@ struct exact_contributions {
       return form::template finish<Out>(how, s.a, s.b);
   }
 
+  /// Of few floats the sum, or the mean: mostly a double has the sum exactly, which is rounded
+  /// then.
+  static constexpr bool takes_few = is_exact_of_few(Op) && !std::is_integral_v<T> && sizeof(T) <= 4;
+  template <int Count, class Get>
+  __device__ static Out of_few(Get get, int ddof)
+    requires takes_few
+  {
+    double sum = arith::widen<double>(get(0));
+    bool is_exact = true;
+#pragma unroll
+    for (int k = 1; k < Count; ++k) {
+      const auto next = arith::two_sum(sum, arith::widen<double>(get(k)));
+      sum = next.sum;
+      is_exact = is_exact && next.error == 0;
+    }
+    if (is_exact && arith::is_finite(sum)) {
+      // Rounding the quotient twice is no harm: the middle of two floats times Count is a double,
+      // m, and a sum that is not m is so far from it that the quotient, as a double, is not that
+      // middle.
+      return arith::round_to<Out>(Op == op_id::sum ? sum : sum / Count);
+    }
+    T x[Count];
+#pragma unroll
+    for (int k = 0; k < Count; ++k) x[k] = get(k);
+    return by_sums(x, ddof);
+  }
+
  private:
+  template <int Count>
+  __device__ __noinline__ static Out by_sums(const T (&x)[Count], int ddof) {
+    state s{};
+#pragma unroll 1
+    for (int k = 0; k < Count; ++k) deposit(s, x[k]);
+    return finish(s, Count, ddof);
+  }
   __device__ static void deposit(state& s, T x) {
     exact::deposit<first>(s.a, x);
     if constexpr (terms == 2) exact::deposit<last>(s.b, x);
@@ -158,6 +195,15 @@ __device__ typename By::state fold_tree(index first, Get get) {
   }
 }
 
+// What becomes of few contributions from `first` on.
+template <class By, bool Finish, int Count, class Get>
+__device__ written<By, Finish> fold_few(index first, int ddof, Get get) {
+  if constexpr (Finish && requires { By::takes_few; })
+    return By::template of_few<Count>(get, ddof);
+  else
+    return written_of<By, Finish>(fold_tree<By, 0, Count>(first, get), Count, ddof);
+}
+
 // N neighbouring results, as packets of at most 16 bytes.
 template <class Result, int N>
 struct packets_of_results {
@@ -172,8 +218,7 @@ __device__ auto results_of_packets(const packet<typename By::element, N> (&x)[Co
 #pragma unroll
   for (int i = 0; i < N; ++i)
     results.of[i / results.each].set(
-        i % results.each,
-        By::finish(fold_tree<By, 0, Count>(first, [&](int k) { return x[k][i]; }), Count, ddof));
+        i % results.each, fold_few<By, true, Count>(first, ddof, [&](int k) { return x[k][i]; }));
   return results;
 }
 // Or states, to an address that is a multiple of 16 bytes.
@@ -212,10 +257,8 @@ __global__ void __launch_bounds__(threads_on_contributions)
   }
 #pragma unroll 1
   for (index i = packets * N + thread; i < n; i += threads)
-    out[i] = written_of<By, Finish>(
-        fold_tree<By, 0, Count>(from.first,
-                                [&](int k) { return static_cast<const T*>(from.data[k])[i]; }),
-        Count, ddof);
+    out[i] = fold_few<By, Finish, Count>(
+        from.first, ddof, [&](int k) { return static_cast<const T*>(from.data[k])[i]; });
 }
 
 }  // namespace bitfold::cuda

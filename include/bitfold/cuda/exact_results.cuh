@@ -186,6 +186,17 @@ struct exact_output {
   }
 };
 
+/// The sum of a term itself.
+template <class T, term What>
+struct exact_state {
+  using type = exact::sum_of<T, What>;
+  static constexpr bool of_fronts = false;
+  template <class Sums>
+  __device__ static type result(const Sums& sums, fold::finish_parameters) {
+    return sums.template get<What, false>();
+  }
+};
+
 /// The results of a kernel.
 template <class... Output>
 struct exact_results {

@@ -67,13 +67,23 @@ __device__ void store_before(T* x, index i, index end, const packet<T, N>& v) {
   }
 }
 
+// Calls f with the constants 0 to N - 1. (By a variable, even of a loop that is unrolled, packets
+// would be found in memory.)
+template <int N, int From = 0, class F>
+__device__ void for_each_constant(F f) {
+  if constexpr (From < N) {
+    f(std::integral_constant<int, From>{});
+    for_each_constant<N, From + 1>(f);
+  }
+}
+
 // What a block does in a step. A thread loads several packets before it stores the first of them.
 template <class By, int Ranks, int N>
 struct linked {
   using T = typename By::element;
   using Out = typename By::result;
   using results = packets_of_results<Out, N>;
-  static constexpr int packet_bytes = 16, at_once = Ranks > 4 ? 1 : 2;
+  static constexpr int packet_bytes = 16, at_once = Ranks > 4 ? 1 : Ranks > 2 ? 2 : 4;
   static_assert(N * sizeof(T) == packet_bytes && results::each * sizeof(Out) == packet_bytes);
 
   const linked_call& of;
@@ -106,12 +116,12 @@ struct linked {
   __device__ static void each_packet(index count, Load load, Store store) {
 #pragma unroll 1
     for (index p = threadIdx.x; p < count; p += at_once * threads_on_links) {
-#pragma unroll
-      for (int u = 0; u < at_once; ++u)
+      for_each_constant<at_once>([&](auto u) {
         if (p + u * threads_on_links < count) load(u, p + u * threads_on_links);
-#pragma unroll
-      for (int u = 0; u < at_once; ++u)
+      });
+      for_each_constant<at_once>([&](auto u) {
         if (p + u * threads_on_links < count) store(u, p + u * threads_on_links);
+      });
     }
   }
   // For the others to read: all elements, or the shares of the others.
@@ -119,29 +129,28 @@ struct linked {
     packet<T, N> v[at_once];
     each_packet(
         of.packets,
-        [&](int u, index p) {
+        [&](auto u, index p) {
           if ((first + p) * N < of.n) v[u] = load_before<N>(x, (first + p) * N, of.n);
         },
-        [&](int u, index p) {
+        [&](auto u, index p) {
           if ((first + p) * N < of.n) v[u].store(place<T>(of.rank, 0, p));
         });
   }
   __device__ void give_shares(const T* x) const {
-    packet<T, N> v[at_once][Ranks];
+    packet<T, N> v[at_once][Ranks - 1];
     const auto each = [&](index p, auto f) {
-#pragma unroll
-      for (int k = 1; k < Ranks; ++k) {
-        const index i = begin_of(other(k)) + (first + p) * N;
-        if (i < end_of(other(k))) f(k, i);
-      }
+      for_each_constant<Ranks - 1>([&](auto k) {
+        const index i = begin_of(other(k + 1)) + (first + p) * N;
+        if (i < end_of(other(k + 1))) f(k, i);
+      });
     };
     each_packet(
         of.packets,
-        [&](int u, index p) {
-          each(p, [&](int k, index i) { v[u][k] = load_before<N>(x, i, end_of(other(k))); });
+        [&](auto u, index p) {
+          each(p, [&](auto k, index i) { v[u][k] = load_before<N>(x, i, end_of(other(k + 1))); });
         },
-        [&](int u, index p) {
-          each(p, [&](int k, index) { v[u][k].store(place<T>(of.rank, other(k), p)); });
+        [&](auto u, index p) {
+          each(p, [&](auto k, index) { v[u][k].store(place<T>(of.rank, other(k + 1), p)); });
         });
   }
   // Of a share all ranks' elements, folded; put(p, i, results of elements i to i + N - 1).
@@ -151,39 +160,39 @@ struct linked {
     const index begin = begin_of(share) + first * N, end = end_of(share);
     each_packet(
         of.packets,
-        [&](int u, index p) {
+        [&](auto u, index p) {
           if (begin + p * N >= end) return;
-#pragma unroll
-          for (int k = 0; k < Ranks; ++k)
+          for_each_constant<Ranks>([&](auto k) {
             if (k == of.rank)
               v[u][k] = load_before<N>(x, begin + p * N, end);
             else
               load_16_bytes_now(place<T>(k, share, p), v[u][k].words);
+          });
         },
-        [&](int u, index p) {
+        [&](auto u, index p) {
           if (begin + p * N < end) put(p, begin + p * N, results_of_packets<By>(v[u], 0, of.ddof));
         });
   }
   // The results that the others made.
   __device__ void take_results(Out* out) const {
     constexpr int each = results::each;
-    packet<Out, each> v[at_once][Ranks];
+    packet<Out, each> v[at_once][Ranks - 1];
     const auto each_other = [&](index p, auto f) {
-#pragma unroll
-      for (int k = 1; k < Ranks; ++k) {
-        const index i = begin_of(other(k)) + first * N + p * each;
-        if (i < end_of(other(k))) f(k, i);
-      }
+      for_each_constant<Ranks - 1>([&](auto k) {
+        const index i = begin_of(other(k + 1)) + first * N + p * each;
+        if (i < end_of(other(k + 1))) f(k, i);
+      });
     };
     each_packet(
         of.packets * results::count,
-        [&](int u, index p) {
-          each_other(p, [&](int k, index) {
-            load_16_bytes_now(place<Out>(other(k), Ranks, p), v[u][k].words);
+        [&](auto u, index p) {
+          each_other(p, [&](auto k, index) {
+            load_16_bytes_now(place<Out>(other(k + 1), Ranks, p), v[u][k].words);
           });
         },
-        [&](int u, index p) {
-          each_other(p, [&](int k, index i) { store_before(out, i, end_of(other(k)), v[u][k]); });
+        [&](auto u, index p) {
+          each_other(p,
+                     [&](auto k, index i) { store_before(out, i, end_of(other(k + 1)), v[u][k]); });
         });
   }
 };
@@ -215,12 +224,13 @@ __global__ void __launch_bounds__(threads_on_links)
     reduce_linked_shares(const __grid_constant__ linked_call of, const typename By::element* x,
                          typename By::result* out) {
   using Out = typename By::result;
+  using own = linked<By, Ranks, N>;
   meeting<Ranks> others(of);
+  own(of, 0, Ranks).give_shares(x);
+  others.meet();
 #pragma unroll 1
   for (index step = 0; step < of.steps; ++step) {
-    const linked<By, Ranks, N> here(of, step, Ranks);
-    here.give_shares(x);
-    others.meet();
+    const own here(of, step, Ranks);
     const index begin = Gather ? 0 : here.begin_of(of.rank), end = here.end_of(of.rank);
     here.fold(x, of.rank, [&](index p, index i, const auto& results) {
 #pragma unroll
@@ -230,9 +240,12 @@ __global__ void __launch_bounds__(threads_on_links)
           results.of[k].store(here.template place<Out>(of.rank, Ranks, p * results.count + k));
       }
     });
-    if (!Gather) continue;
-    others.meet();
-    here.take_results(out);
+    // What is given for the next step and the results of this one wait for the same meeting. (Who
+    // comes to it has read what lay there two steps ago.)
+    const bool is_last = step + 1 == of.steps;
+    if (!is_last) own(of, step + 1, Ranks).give_shares(x);
+    if (Gather || !is_last) others.meet();
+    if (Gather) here.take_results(out);
   }
   others.leave();
 }

@@ -8,7 +8,9 @@ namespace bitfold::cuda {
 
 inline constexpr int most_linked = 8;
 inline constexpr int threads_on_links = 512;
-inline constexpr int most_blocks_on_links = 128;
+/// Half of a large GPU's, so that calls of two groups are there together, in whatever order. They
+/// suffice for links: each thread has several loads under way.
+inline constexpr int most_blocks_on_links = 64;
 
 // First of all flags, of each block one by each rank, which that rank sets; then how often each
 // block has met the others; then two slots, which steps take in turn.

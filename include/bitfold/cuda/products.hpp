@@ -18,8 +18,9 @@ inline constexpr int measured_along = 4096, measured_across = 256;
 inline constexpr int most_packs_of_thread = 16;
 /// Neighbouring results of a row, which a thread makes.
 inline constexpr int results_of_thread = 4;
-/// A sum of so many products of two digits fits 32 bits, and one that was reduced besides.
-inline constexpr order::index max_products_of_digits = (1 << 17) - 16;
+/// A sum of so many products of two digits fits 32 bits, and one that was reduced besides. (Of
+/// whole tiles.)
+inline constexpr order::index max_products_of_digits = (1 << 17) - elements_of_tile;
 
 /// The digits of an integer: the numbers modulo which it is known, or its digits to the base 256.
 /// Of the first there are as many products as digits, of the others all pairs.

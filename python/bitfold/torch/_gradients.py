@@ -54,7 +54,7 @@ def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
         return torch.tensor(0.0)
     dtypes = {g.dtype for g in grads}
     out = torch.float64 if torch.float64 in dtypes else torch.float32
-    pieces = [g if g.is_contiguous() else _in_a_row(g) for g in grads]
+    pieces = [g if g.is_contiguous() else in_a_row(g) for g in grads]
     if len(dtypes) > 1:
         pieces = [g.to(out) for g in pieces]
     if _engine.OPS[op]["has_exact"]:
@@ -63,7 +63,7 @@ def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
     return _engine.reduce([request(op)], torch.stack(of_each))[0]
 
 
-def _in_a_row(g: Tensor) -> Tensor:
+def in_a_row(g: Tensor) -> Tensor:
     """Its elements, in whatever order they lie."""
     outermost_first = sorted(range(g.dim()), key=g.stride, reverse=True)
     return g.permute(outermost_first).contiguous()

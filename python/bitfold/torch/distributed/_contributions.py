@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from bitfold import _core, _tensors
 
@@ -18,8 +20,7 @@ from ._group import Disagreement, Group, Job, group_of
 from ._host import Host
 
 _OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
-#: Bytes of elements up to which GPUs read one another's; what is more goes by messages.
-_LINKED = 1 << 28
+_MOST_KNOWN = 1 << 12  # calls that may be made again
 #: Bytes of states that are sent at once; and up to which every rank folds all elements: one exchange, where there would be two.
 _PIECE = {"cpu": 1 << 21, "cuda": 1 << 25}
 _SMALL = {"cpu": 1 << 14, "cuda": 1 << 19}
@@ -50,18 +51,24 @@ class Rule(NamedTuple):
     def request(self) -> _core.Request:
         return request(self.op, self.method, self.given if OPS[self.op]["takes_dtype"] else None)
 
+    @cache
     def state_bytes(self) -> int:
         return _core.contribution_state_bytes(self.request(), name_of(self.taken))
 
     def bytes_of(self, is_elements: bool) -> int:
         return self.taken.itemsize if is_elements else self.state_bytes()
 
+    @cache
     def check(self) -> None:
         """Errors: bitfold's for what it has not; TypeError for another type of results."""
         made = result_dtype(self.request(), self.taken)
         if made is not self.given:
             raise TypeError(f"tensor: {self.given}, and {self.op} of {self.taken} gives {made}")
         self.state_bytes()
+
+    @cache
+    def goes_over_links(self) -> bool:
+        return _core.LinkedRanks.takes(self.request(), name_of(self.taken))
 
     def fold(self, nodes: Sequence[Node], n: int) -> Node:
         """The node that some of one tree make together."""
@@ -79,6 +86,7 @@ class Rule(NamedTuple):
         addresses = [(node.first, node.count, node.data.data_ptr(), node.is_elements) for node in nodes]
         _core.fold_contributions(self.request(), name_of(self.taken), addresses, n, out, finish, TENSORS)
 
+    @cache
     def __str__(self) -> str:
         by = f" by {self.method}" if self.method else ""
         return f"{self.op}{by} of {self.taken}, to {self.given}"
@@ -269,7 +277,7 @@ class Call:
         size = n * rule.taken.itemsize
         if self.device.type == "cpu" or self.group.size == 1 or any(cover != [(r, 1)] for r, cover in enumerate(self.covers)):
             return False
-        if not 0 < size <= _LINKED or (scatter and size % 16) or not _core.LinkedRanks.takes(rule.request(), name_of(rule.taken)):
+        if size == 0 or (scatter and size % 16) or not rule.goes_over_links():
             return False
         links = self.group.links(self.device)
         if links is None:
@@ -411,11 +419,53 @@ def _room(out: Tensor) -> Tensor:
     return _memory(out.detach() if out.is_contiguous() and not out.is_neg() else torch.empty(out.shape, dtype=out.dtype, device=out.device))
 
 
+class _Quick(NamedTuple):
+    """What is known of an all_reduce over links, in place, of a plain tensor, when it was done once."""
+
+    header: bytes
+    rule: Rule
+    links: _core.LinkedRanks
+
+
+def _key(tensor: Tensor, op, method: str | None) -> tuple:
+    return op if isinstance(op, str) else str(op), str(method), tensor.dtype, tensor.numel(), tensor.device
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.requires_grad or not tensor.is_contiguous() or tensor.data_ptr() % 16:
+        return False
+    hidden = tensor.is_neg() or tensor.is_inference() or torch._C._len_torch_dispatch_stack() or forward_ad._current_level >= 0
+    return not hidden and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _quickly(by: Group, tensor: Tensor, op, method: str | None) -> bool:
+    """As _all_reduce does it, where that is known; whether it was done."""
+    known = by.quick.get(_key(tensor, op, method)) if by.quick and isinstance(tensor, Tensor) and _is_plain(tensor) else None
+    if known is None or not by.is_idle():
+        return False
+    with by.lock:
+        if not by.agree_on(known.header, tensor.device):
+            return False
+        known.links.reduce(known.rule.request(), name_of(tensor.dtype), tensor, tensor.numel(), tensor, False, TENSORS)
+    torch.autograd.graph.increment_version(tensor)
+    return True
+
+
+def _remember(call: Call) -> None:
+    x, quick = call.out, call.group.quick
+    is_alone = isinstance(call.contributions, list) and len(call.contributions) == 1 and call.contributions[0] is call.out
+    if call.kind == "all_reduce" and is_alone and _is_plain(x) and x.dtype is not torch.bool and len(quick) < _MOST_KNOWN:
+        header = call.group.header(*call.describe())
+        quick[_key(x, call.op, call.method)] = _Quick(header, call.rule, call.group.links(call.device))
+
+
 def _all_reduce(call: Call) -> None:
     # The only contribution of a rank may lie where results go: no result of an element comes before it was sent and read.
     call.agree()
     bounds, room = call.even_bounds(), _room(call.out)
-    if not call.go_over_links(room):
+    if call.go_over_links(room):
+        _remember(call)
+    else:
         call.reduce(bounds, room, gather=bounds[-1] != (0, call.n))
     _written(call.out, room)
 
@@ -478,6 +528,8 @@ def all_reduce(tensor: Tensor, op="sum", group: dist.ProcessGroup | None = None,
     engine, its timeout among them.
     """  # fmt: skip
     by = group_of(group)
+    if contributions is None and dtype is None and not async_op and _quickly(by, tensor, op, method):
+        return None
     call = Call("all_reduce", by, tensor, op, method, [tensor] if contributions is None else contributions, dtype)
     return _made(async_op, _all_reduce, call)
 

@@ -20,7 +20,7 @@ from bitfold import _core
 
 from ._host import Host, host_of, links_of
 
-_HEADER = struct.Struct("<qq16s")
+_CALL, _REST = struct.Struct("<q"), struct.Struct("<qq16s")  # of a header: the number of the call, and what is the same for calls that are alike
 _HEADER_BYTES = 512
 _MOST_KEPT = 1 << 24
 
@@ -74,8 +74,9 @@ class Group:
             self._seconds = timeout.total_seconds()
             self._engine = dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
             self.host = host_of(self.rank, self.size, self._seconds, self.gather)
-        self._lock, self._worker, self._last = threading.Lock(), None, None
-        self._greeted, self._streams, self._behind, self._links = set(), {}, None, {}
+        self.lock, self._worker, self._last = threading.Lock(), None, None
+        self.quick, self._gathered = {}, None
+        self._greeted, self._streams, self._on, self._links = set(), {}, None, {}
 
     # ---- What an engine has to have
 
@@ -135,6 +136,8 @@ class Group:
         if self._failure:
             raise RuntimeError(f"bitfold: no more calls on this group, as an earlier one failed: {self._failure}")
         try:
+            if not torch._C._len_torch_dispatch_stack():
+                return talk()
             with _disable_current_modes():  # strict's, which would refuse: nothing but bytes is moved here
                 return talk()
         except BaseException as e:
@@ -155,10 +158,25 @@ class Group:
                 self._rooms[which] = room
         return room[:size]
 
-    def _header(self, line: str, *numbers: int) -> bytes:
-        text = f"call {self._calls}: {line}".encode()
-        packed = _HEADER.pack(*numbers, blake2b(text, digest_size=16).digest())
-        return (packed + text)[:_HEADER_BYTES].ljust(_HEADER_BYTES, b"\0")
+    @staticmethod
+    def header(line: str, *numbers: int) -> bytes:
+        """Without the number of the call, which is ahead of it."""
+        text = line.encode()
+        rest = _HEADER_BYTES - _CALL.size
+        return (_REST.pack(*numbers, blake2b(text, digest_size=16).digest()) + text)[:rest].ljust(rest, b"\0")
+
+    def agree_on(self, header: bytes, device: torch.device) -> bool:
+        """In a host's memory, whether all ranks make a call of this header, which is then next on the current stream. Otherwise agree() has what
+        they sent."""
+        mine = _CALL.pack(self._calls + 1) + header
+        self._gathered = self._try(lambda: self.host.exchange_alike(mine))
+        if self._gathered is not None:
+            return False
+        self._calls += 1
+        on = self._on
+        if on is None or on.device != device or on.cuda_stream != torch._C._cuda_getCurrentRawStream(device.index):
+            self._follow(torch.cuda.current_stream(device))
+        return True
 
     def agree(self, describe: Callable[[], tuple[str, int, int]]) -> list[tuple[int, int]]:
         """Two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank, and gives its line and
@@ -166,23 +184,27 @@ class Group:
         self._calls += 1
         refused = None
         try:
-            mine = self._header(*describe())
+            mine = self.header(*describe())
         except Exception as e:
-            refused, mine = e, self._header(f"refused: {e}", 0, 0)
-        headers = self.gather(mine)
+            refused, mine = e, self.header(f"refused: {e}", 0, 0)
+        headers, self._gathered = self._gathered or self.gather(_CALL.pack(self._calls) + mine), None
         if refused:
             raise refused
-        fields = [_HEADER.unpack_from(h) for h in headers]
-        if len({digest for *_, digest in fields}) > 1:
-            lines = [h[_HEADER.size :].rstrip(b"\0").decode(errors="replace") for h in headers]
+        calls, fields = [_CALL.unpack_from(h)[0] for h in headers], [_REST.unpack_from(h, _CALL.size) for h in headers]
+        if len({(call, digest) for call, (*_, digest) in zip(calls, fields)}) > 1:
+            lines = [f"call {call}: {h[_CALL.size + _REST.size :].rstrip(bytes(1)).decode(errors='replace')}" for call, h in zip(calls, headers)]
             raise Disagreement("bitfold: the ranks make different calls: " + "; ".join(f"rank {r}: {line}" for r, line in enumerate(lines)))
         return [(number, other) for number, other, _ in fields]
+
+    def is_idle(self) -> bool:
+        """Whether no call is under way on its thread."""
+        return self._last is None or self._last.done()
 
     def run(self, call: Callable[[], Any], device: torch.device | None = None) -> Any:
         """Behind all calls before it. `device`: where its tensors are; on a GPU it is enqueued on the current stream."""
         stream = _stream_of(device)
-        if self._last is None or self._last.done():
-            with self._lock, self._enqueued(stream):
+        if self.is_idle():
+            with self.lock, self._enqueued(stream):
                 return call()
         return self._submit(call, stream).result()
 
@@ -197,10 +219,10 @@ class Group:
 
     def _submit(self, call: Callable[[], Any], stream: torch.cuda.Stream | None, ready: torch.cuda.Event | None = None) -> Job:
         def behind_others() -> tuple[Any, torch.cuda.Event | None]:
-            with self._lock:
+            with self.lock:
                 with self._enqueued(stream, ready):
                     result = call()
-                return result, stream and self._behind
+                return result, stream and stream.record_event()
 
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, "bitfold")
@@ -213,12 +235,16 @@ class Group:
             yield
             return
         with torch.cuda.stream(stream):
-            for event in filter(None, (ready, self._behind)):
-                stream.wait_event(event)
-            try:
-                yield
-            finally:
-                self._behind = stream.record_event()
+            if ready:
+                stream.wait_event(ready)
+            self._follow(stream)
+            yield
+
+    def _follow(self, stream: torch.cuda.Stream) -> None:
+        """What is enqueued there comes behind the call before."""
+        if self._on is not None and self._on != stream:
+            stream.wait_event(self._on.record_event())
+        self._on = stream
 
 
 def _stream_of(device: torch.device | None) -> torch.cuda.Stream | None:

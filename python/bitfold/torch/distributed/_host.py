@@ -28,29 +28,29 @@ class Host:
     """A file in memory, which rank 0 makes and all map: of messages, by which the ranks meet, and of room for elements."""
 
     def __init__(self, file: int, rank: int, size: int, seconds: float) -> None:
-        self._file, self._rank = file, rank
+        self._file = os.fdopen(file, "r+b", buffering=0)
         self._mapped = mmap.mmap(file, self.bytes(size))
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, rank)  # as long as this process is there
         self._memory = torch.frombuffer(self._mapped, dtype=torch.uint8)
-        self._meeting = _core.Meeting(self._memory.data_ptr() + _PAGE, file, rank, size, seconds)
+        self._meeting = _core.Meeting(self._memory.data_ptr(), file, rank, size, seconds)
         self._begin = self._areas(size)
 
     @staticmethod
     def _areas(size: int) -> int:
-        return _PAGE + -(-_core.Meeting.bytes(size) // _PAGE) * _PAGE
+        return -(-_core.Meeting.bytes(size) // _PAGE) * _PAGE
 
     @classmethod
     def bytes(cls, size: int) -> int:
         return cls._areas(size) + size * 2 * (_ROOM + _RESULTS)
 
-    @property
-    def token(self) -> bytes:
-        return self._mapped[:16]
-
     def exchange(self, mine: bytes) -> list[bytes]:
         """The messages of all ranks, of at most 512 bytes. What a rank wrote before is there for all of them then. Errors: RuntimeError where a rank
         has ended, or does not come in time."""
         return self._meeting.exchange(mine)
+
+    def exchange_alike(self, mine: bytes) -> list[bytes] | None:
+        """The same; none where all are alike."""
+        return self._meeting.exchange_alike(mine)
 
     def _area(self, rank: int, begin: int, size: int) -> Tensor:
         at = self._begin + rank * 2 * (_ROOM + _RESULTS) + begin
@@ -69,18 +69,28 @@ def host_of(rank: int, size: int, seconds: float, gather: Gather) -> Host | None
     made, where, file = None, bytes(_WHERE.size), -1
     if rank == 0 and LOOKED_FOR:
         with suppress(OSError):
-            file = os.memfd_create("bitfold")
-            os.ftruncate(file, Host.bytes(size))
             token = os.urandom(16)
-            os.pwrite(file, token, 0)
+            file = os.memfd_create(_name_of(token))
+            os.ftruncate(file, Host.bytes(size))
             where = _WHERE.pack(os.getpid(), file, token)
     process, number, token = _WHERE.unpack(gather(where)[0])
     with suppress(OSError, ValueError):
         if LOOKED_FOR and process:
-            file = file if rank == 0 else os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
-            made = Host(file, rank, size, seconds)
-    is_there = made is not None and made.token == token
-    return made if all(flag == b"\1" for flag in gather(b"\1" if is_there else b"\0")) else None
+            made = Host(file if rank == 0 else _opened(process, number, token), rank, size, seconds)
+    return made if all(flag == b"\1" for flag in gather(b"\1" if made else b"\0")) else None
+
+
+def _name_of(token: bytes) -> str:
+    return f"bitfold-{token.hex()}"
+
+
+def _opened(process: int, number: int, token: bytes) -> int:
+    """That process's file, of that name: on another host, or in another container, the process and the file of these numbers are others', and to
+    open a file may do something already."""
+    path = f"/proc/{process}/fd/{number}"
+    if _name_of(token) not in os.readlink(path):
+        raise FileNotFoundError(path)
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
 def links_of(rank: int, size: int, seconds: float, device: torch.device, gather: Gather) -> _core.LinkedRanks | None:

@@ -8,12 +8,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-import bitfold
 from bitfold import _core
 from bitfold._tensors import DTYPES
 
 from .._engine import FLOATS, OPS, TENSORS, method_for, name_of, request
-from .._gradients import norm_named, scale
+from .._gradients import in_a_row, norm_named, scale
 from ._contributions import bytes_of, expect
 from ._group import Group, group_of
 
@@ -135,13 +134,14 @@ def _joined(by: Group, op: str, grads: list[Tensor], taken: torch.dtype, out: to
         mine = torch.ops.bitfold.norm_inf(torch.stack(of_each)).reshape(1).cpu()
         theirs = [torch.frombuffer(bytearray(t), dtype=mine.dtype) for t in by.gather(bytes_of(mine).numpy().tobytes())]
         return torch.ops.bitfold.norm_inf(torch.cat(theirs)).to(out)
-    mine, total = (bitfold.accumulator(short, degree=2 if op == "norm_l2" else 1) for _ in range(2))
-    for g in grads:
-        (mine.add_squares if op == "norm_l2" else mine.add_magnitudes)(g)
-    for one in _gather_bytes(by, mine.to_bytes()):
-        total.merge(bitfold.accumulator.from_bytes(one))
-    rounded = total._sum.round_root(name_of(out)) if op == "norm_l2" else total._sum.round(name_of(out))
-    return _scalar(*rounded)
+    wanted = request(op, "exact", out)
+    mine = torch.zeros(_core.contribution_state_bytes(wanted, short), dtype=torch.uint8, device=grads[0].device if grads else "cpu")
+    if grads:
+        _core.fold_pieces(wanted, [g.detach() if g.is_contiguous() else in_a_row(g.detach()) for g in grads], mine, TENSORS)
+    theirs = [torch.frombuffer(bytearray(t), dtype=torch.uint8) for t in by.gather(mine.cpu().numpy().tobytes())]
+    norm = torch.empty(1, dtype=out)
+    _core.fold_contributions(wanted, short, [(r, 1, t.data_ptr(), False) for r, t in enumerate(theirs)], 1, bytes_of(norm), True, TENSORS)
+    return norm[0]
 
 
 def grad_norm(parameters: Iterable[Tensor] | Tensor, norm_type: float = 2.0, group: dist.ProcessGroup | None = None) -> Tensor:

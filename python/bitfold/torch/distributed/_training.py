@@ -63,7 +63,9 @@ def hook(state: Accumulation | dist.ProcessGroup | None, bucket: dist.GradBucket
     only micro-batch of its rank. With an Accumulation, gradients are 0 until the last micro-batch of a step."""
     out = bucket.buffer()
     future = torch.futures.Future(devices=[out.device] if out.is_cuda else None)
-    if isinstance(state, Accumulation):
+    if isinstance(state, Accumulation) and state.contributions == 1:
+        by, op, method, contributions = state.by, state.op, state.method, [out]
+    elif isinstance(state, Accumulation):
         by, op, method = state.by, state.op, state.method
         keys = [id(p) for p in bucket.parameters()]
         if not all([state.keep(key, g) for key, g in zip(keys, bucket.gradients())]):
@@ -94,10 +96,14 @@ class _ReduceScatter:
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op, async_op: bool = False) -> None:
         state = self.state
-        if not state.keep(id(self), input_tensor):
+        if state.contributions == 1:
+            contributions = [input_tensor]
+        elif not state.keep(id(self), input_tensor):
             output_tensor.zero_()
             return
-        call = Call("gradients of shards", state.by, output_tensor, state.op, state.method, state.taken(id(self)), parts=state.by.size)
+        else:
+            contributions = state.taken(id(self))
+        call = Call("gradients of shards", state.by, output_tensor, state.op, state.method, contributions, parts=state.by.size)
         state.by.run(lambda: _reduce_scatter(call), output_tensor.device)
         _without_minus_zeros(output_tensor)
 
