@@ -8,8 +8,8 @@ array([3., 3., 3., 3.], dtype=float32)
 np.float64(2.0)
 
 What NumPy does without a rounding, or with one that IEEE 754 fixes, is NumPy's own here: arrays, types, shapes, order, comparisons,
-arithmetic of elements; and so are an array's methods (`x.sum()`) and `@`. Whatever else NumPy has is an AttributeError that says so: its bits may depend on the machine. Functions
-that add take `method` and `acc` besides (docs/operations.md); what of NumPy's arguments bitfold has not (`where`, `initial`) is a
+arithmetic of elements (but all sorts are stable); and so are an array's methods (`x.sum()`) and `@`. Whatever else NumPy has is an
+AttributeError that says so: its bits may depend on the machine. Functions that add take `method` and `acc` besides (docs/operations.md); what of NumPy's arguments bitfold has not (`where`, `initial`) is a
 TypeError. Reductions take arrays of other libraries as bitfold's own functions do; products and norms give NumPy's.
 """
 
@@ -24,6 +24,18 @@ from .._ops import FUNCTIONS as _functions
 from .._ops import reduce as _reduce
 from .._registry import INSTEAD as _instead
 from . import _names, linalg
+from ._order import (
+    argsort,
+    intersect1d,
+    setdiff1d,
+    setxor1d,
+    sort,
+    union1d,
+    unique,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
 
 _NO: Any = _np._NoValue  # NumPy's own "not given"
 
@@ -184,6 +196,12 @@ def exp(x, /, out=None, **others):
     return _into(out, _rows.exp(x))
 
 
+def pad(array, pad_width, mode="constant", **kwargs):
+    if isinstance(mode, str) and mode == "mean":
+        raise ValueError("mode: 'mean' is a sum of NumPy's, whose bits may depend on the machine; bitfold.mean has that of an axis")
+    return _np.pad(array, pad_width, mode, **kwargs)
+
+
 def _refuse_others(function: str, others: dict[str, Any]) -> None:
     for name in others:
         raise TypeError(f"{function}() got an unexpected keyword argument {name!r}: bitfold has not this one of NumPy's")
@@ -228,8 +246,9 @@ def __array_namespace_info__() -> _Info:
     return _Info()
 
 
-__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "dot", "exp", "inner", "linalg", "matmul", "max", "mean",
-           "min", "nanmax", "nanmean", "nanmin", "nansum", "prod", "ptp", "std", "sum", "var", "vdot", "vecdot"]  # fmt: skip
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "argsort", "count_nonzero", "dot", "exp", "inner", "intersect1d", "linalg",
+           "matmul", "max", "mean", "min", "nanmax", "nanmean", "nanmin", "nansum", "pad", "prod", "ptp", "setdiff1d", "setxor1d", "sort", "std",
+           "sum", "union1d", "unique", "unique_counts", "unique_inverse", "unique_values", "var", "vdot", "vecdot"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
