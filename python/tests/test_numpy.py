@@ -133,6 +133,12 @@ def test_products(a, b):
     assert bn.matmul(X[0], X[1].T, out) is out and bitfold.same_bits(out, bn.dot(X[0], X[1].T))
 
 
+def test_products_of_no_elements():
+    none = np.empty((3, 0), np.float32)
+    for name, a, b in (("dot", none, none.T), ("dot", none, none[0]), ("inner", none, none), ("dot", none.T, none), ("matmul", none, none.T)):
+        same(getattr(bn, name)(a, b), getattr(np, name)(a, b), exact=True)
+
+
 def test_inner_products():
     assert bn.vdot(X, X) == bn.dot(X.ravel(), X.ravel()) == bitfold.dot(X.ravel(), X.ravel())
     if hasattr(np, "vecdot"):

@@ -15,6 +15,7 @@ TypeError. Reductions take arrays of other libraries as bitfold's own functions 
 
 from __future__ import annotations
 
+from math import prod as _prod
 from typing import Any
 
 import numpy as _np
@@ -176,9 +177,9 @@ def dot(a, b, out=None, *, method=None):
     columns = b if b.ndim == 1 else _np.moveaxis(b, -2, 0)
     if a.shape[-1] != columns.shape[0]:
         raise ValueError(f"shapes {a.shape} and {b.shape}: {a.shape[-1]} and {columns.shape[0]} elements along the axes")
-    rows = a.reshape(-1, a.shape[-1])
-    made = _product(rows, columns.reshape(columns.shape[0], -1), method or "fixed")
-    return _into(out, made.reshape(a.shape[:-1] + columns.shape[1:]))
+    n, shape, of_columns = a.shape[-1], a.shape[:-1], columns.shape[1:]  # (of no elements -1 is no extent)
+    made = _product(a.reshape(_prod(shape), n), columns.reshape(n, _prod(of_columns)), method or "fixed")
+    return _into(out, made.reshape(shape + of_columns))
 
 
 def vdot(a, b, /, *, method="tree"):
