@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include <bitfold/reduction.hpp>
-
 namespace bitfold {
 namespace {
 
@@ -90,6 +88,21 @@ std::vector<std::int64_t> matmul_extents(const view& a, const view& b) {
 }
 
 namespace detail {
+
+void expect_type(const matrix_product& p, const view& x, const char* which) {
+  if (x.type != p.in())
+    refuse(std::string(which) + ": of type " + std::string(name(x.type)) + ", not " +
+           std::string(name(p.in())));
+}
+
+void expect_addend(const matrix_product& p, const view& addend) {
+  if (p.method() || !is_float(p.in()))
+    refuse("addend: with method fixed and floats alone, not with " +
+           std::string(product_method_name(p.method())) + " and " + std::string(name(p.in())));
+  if (addend.type != p.out())
+    refuse("addend: of type " + std::string(name(addend.type)) + ", not " +
+           std::string(name(p.out())));
+}
 
 operand_layout layout_of(const view& given, bool left) {
   check(given, left ? "a" : "b");
@@ -178,6 +191,10 @@ dot_operands as_dots(const view& a, const view& b) {
     return r;
   };
   return {with_axis(x, x.rank - 1, x.rank - 1), with_axis(y, y.rank - 2, y.rank - 2)};
+}
+
+reduction dot_of(const matrix_product& p) {
+  return make_reduction(op_id::dot, p.method().value_or(method_id::tree), p.in(), {}, p.out());
 }
 
 }  // namespace detail

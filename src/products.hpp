@@ -1,12 +1,19 @@
 // How the operands of a product lie.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include <bitfold/matmul.hpp>
+#include <bitfold/reduction.hpp>
 
 namespace bitfold::detail {
+
+/// Errors (errc::usage): x, the operand of that name, is not of p's type.
+void expect_type(const matrix_product& p, const view& x, const char* which);
+/// Errors (errc::usage): p takes no addend, or not one of this type.
+void expect_addend(const matrix_product& p, const view& addend);
 
 /// One operand: matrices of `vectors` rows, or columns, of n elements each.
 struct operand_layout {
@@ -53,7 +60,10 @@ addend_layout layout_of(const view& addend, const product_layout& l, const view&
 /// as above, and more axes than a view has.
 struct dot_operands {
   view a, b;
+  int axis() const { return std::max(a.rank, b.rank) - 1; }
 };
 dot_operands as_dots(const view& a, const view& b);
+/// The reduction of that axis, by p's method; of method `fixed`, which is that of integers, by any.
+reduction dot_of(const matrix_product& p);
 
 }  // namespace bitfold::detail

@@ -46,10 +46,8 @@ bounded of(op_id op, const std::vector<T>& x, std::optional<method_id> m = {},
 }  // namespace
 
 TEST_CASE("bounds: alone or with others, no target, thread, place or environment moves them") {
-  const std::size_t n = test::brief() ? 280'000 : 700'000;
-  for (dtype t : test::brief()
-                     ? std::vector{dtype::bf16, dtype::f64, dtype::i16}
-                     : std::vector{dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
+  const std::size_t n = test::small_sizes() ? 280'000 : 700'000;
+  for (dtype t : test::types({dtype::bf16, dtype::f64, dtype::i16}, {dtype::f32, dtype::u64}))
     for (int inputs : {1, 2}) {
       const auto x = test::make_data(t, test::kind::near_one, n, 1);
       auto other = test::make_data(t, test::kind::near_one, n, 2);

@@ -92,7 +92,7 @@ TEST_CASE("no thread count moves a bit") {
     for (test::kind k : {test::kind::near_one, test::kind::special}) {
       // Long enough for dozens of chunks at every thread count.
       const std::size_t longest =
-          (std::size_t{test::brief() ? 4u : 40u} << 20) / size_of(t) + 12'345;
+          (std::size_t{test::small_sizes() ? 4u : 40u} << 20) / size_of(t) + 12'345;
       const auto data = test::make_data(t, k, longest, 2);
       const auto lengths = k == test::kind::near_one ? std::vector{longest, longest / 3}
                                                      : std::vector{longest - order::leaf - 1};
@@ -242,7 +242,7 @@ TEST_CASE("different thread counts at once leave the program's stderr alone") {
 #endif
 
 TEST_CASE("the caller's floating-point environment does not show and is left as it was") {
-  const std::size_t n = test::brief() ? 600'000 : 3'000'000;
+  const std::size_t n = test::small_sizes() ? 600'000 : 3'000'000;
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
     // Subnormals among them, in input and result.
     auto data = test::make_data(t, test::kind::near_one, n, 9);

@@ -187,7 +187,7 @@ TEST_CASE("exact: no elements") {
 
 TEST_CASE("exact: no order, thread count or company moves a bit") {
   const auto check = []<class T>(std::type_identity<T>) {
-    const std::size_t n = (std::size_t{test::brief() ? 5u : 12u} << 18) / sizeof(T) + 4321;
+    const std::size_t n = (std::size_t{test::small_sizes() ? 5u : 12u} << 18) / sizeof(T) + 4321;
     auto all_x = test::hard_arrays<T>(n, 5), all_y = test::hard_arrays<T>(n, 6);
     for (const char* kind : {"any finite", "near one", "any"}) {
       const auto find = [&](auto& list) {

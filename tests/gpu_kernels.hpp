@@ -1,15 +1,20 @@
 // Kernels for tests, made several at a time.
 #pragma once
 
+#include <algorithm>
 #include <bitfold/cuda.hpp>
 #include <bitfold/error.hpp>
+#include <cctype>
 #include <cstdio>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "gpu/compiler.hpp"
 #include "gpu/kernels.hpp"
 #include "gpu/launcher.hpp"
+#include "main.hpp"
 
 namespace bitfold::test {
 
@@ -40,5 +45,37 @@ inline bool has_compiler() {
     return false;
   }
 }
+
+/// A sample of kernels that differ in what they are made of, for compilers that take some tenths of
+/// a second for each: of every word of their texts, and every number that a template takes, the
+/// first kernel that has it. All of them, once each, where the whole is asked for.
+class sample_of_kernels {
+ public:
+  explicit sample_of_kernels(bool all = whole()) : all_(all) {}
+  bool takes(const gpu::kernel& k) { return takes(gpu::source_of(k)); }
+  bool takes(const gpu::kernel_source& source) {
+    const bool names = add_words(source.text, false);
+    const bool numbers = add_words(source.expression, true);
+    const bool another = known_.insert(source.text + source.expression).second;
+    return names || numbers || (all_ && another);
+  }
+
+ private:
+  // Whether one of these words is new.
+  bool add_words(std::string_view text, bool numbers) {
+    const auto in_a_word = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
+    const std::size_t before = known_.size();
+    for (auto end = text.begin();;) {
+      const auto begin = std::find_if(end, text.end(), in_a_word);
+      if (begin == text.end()) return known_.size() > before;
+      end = std::find_if_not(begin, text.end(), in_a_word);
+      if (numbers || !std::isdigit(static_cast<unsigned char>(*begin))) known_.emplace(begin, end);
+    }
+  }
+  bool all_;
+  std::set<std::string> known_;
+};
 
 }  // namespace bitfold::test

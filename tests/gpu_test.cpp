@@ -748,8 +748,9 @@ TEST_CASE("where kernels are kept: BITFOLD_CACHE, XDG_CACHE_HOME, HOME") {
 
 namespace {
 
-// Kernels of every strategy, for these types, and one for whole arrays of each other type.
-void check_nvrtc(std::span<const dtype> types) {
+// Kernels of every strategy, for these types, and one for whole arrays of each other type; or a
+// sample of them.
+void check_nvrtc(std::span<const dtype> types, test::sample_of_kernels sample) {
   if (!test::has_compiler()) return;
   std::vector<gpu::fold_kernel> kernels;
   const auto add = [&](const gpu::problem& asked, const cuda::launch& shape = {}) {
@@ -797,6 +798,7 @@ void check_nvrtc(std::span<const dtype> types) {
     return std::find(types.begin(), types.end(), k.in) == types.end() &&
            k.what != gpu::strategy::tile_nodes;
   });
+  std::erase_if(kernels, [&](const gpu::fold_kernel& k) { return !sample.takes(k); });
   std::atomic<std::size_t> next{0}, made{0};
   const auto compile_some = [&] {
     for (std::size_t k; (k = next++) < kernels.size();) try {
@@ -825,8 +827,8 @@ void check_nvrtc(std::span<const dtype> types) {
 }  // namespace
 
 TEST_CASE("NVRTC compiles every strategy and every element type", "[.][nvrtc]") {
-  check_nvrtc(std::array{dtype::f32, dtype::u8});
+  check_nvrtc(std::array{dtype::f32, dtype::u8}, test::sample_of_kernels());
 }
 TEST_CASE("NVRTC compiles every strategy for every element type", "[.all]") {
-  check_nvrtc(all_dtypes);
+  check_nvrtc(all_dtypes, test::sample_of_kernels(true));
 }

@@ -2,6 +2,7 @@
 
 #include <bitfold/cpu.hpp>
 
+#include <cstdlib>
 #include <vector>
 
 namespace bitfold::test {
@@ -20,13 +21,29 @@ inline constexpr bool sanitized = false;
 
 /// The machine has wider targets than the forced one.
 extern bool narrower;
-/// Whether the longest tests take fewer types, sizes and threads: where all is sanitized, and for
+/// Tests that take a sample of many alike take all of them (BITFOLD_WHOLE=1; docs/building.md).
+inline bool whole() {
+  const char* const asked = std::getenv("BITFOLD_WHOLE");
+  return asked && *asked && *asked != '0';
+}
+/// Whether the longest tests take smaller sizes and fewer threads: where all is sanitized, and for
 /// all targets but the widest, which takes them all. (Not to be asked in main.cpp, which no
 /// sanitizer is told of.)
-inline bool brief() { return sanitized || narrower; }
+inline bool small_sizes() { return sanitized || narrower; }
+/// Whether they take fewer shapes and random cases: there, and where a sample is enough.
+inline bool brief() { return small_sizes() || !whole(); }
+/// Types that they take: some there (where all is sanitized one for the narrower targets), others
+/// for the widest target, and all of both in the whole.
+inline std::vector<dtype> types(std::vector<dtype> there, const std::vector<dtype>& of_the_widest) {
+  if (sanitized && narrower && !whole()) there.resize(1);
+  if (small_sizes()) return there;
+  if (!whole()) return of_the_widest;
+  there.insert(there.end(), of_the_widest.begin(), of_the_widest.end());
+  return there;
+}
 
 /// The numbers of threads that tests go through, 0 for as many as there are.
 inline std::vector<int> thread_counts() {
-  return brief() ? std::vector{1, 3} : std::vector{1, 3, 64, 0};
+  return small_sizes() ? std::vector{1, 3} : std::vector{1, 3, 64, 0};
 }
 }  // namespace bitfold::test

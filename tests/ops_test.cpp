@@ -81,10 +81,8 @@ TEST_CASE("ops: starts at any byte") {
 }
 
 TEST_CASE("ops: no thread count moves a bit, and several in one pass have the bits of each alone") {
-  for (dtype t : test::brief()
-                     ? std::vector{dtype::f16, dtype::f64, dtype::i16}
-                     : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i16, dtype::u64}) {
-    const std::size_t n = (std::size_t{5} << (test::brief() ? 18 : 20)) / size_of(t) + 1234;
+  for (dtype t : test::types({dtype::f16, dtype::f64, dtype::i16}, {dtype::f32, dtype::u64})) {
+    const std::size_t n = (std::size_t{5} << (test::small_sizes() ? 18 : 20)) / size_of(t) + 1234;
     const auto x = test::make_data(t, test::kind::near_one, n, 3),
                y = test::make_data(t, test::kind::near_one, n, 4);
     for (int inputs : {1, 2}) {
@@ -122,7 +120,7 @@ TEST_CASE("count_distinct: of all there are, and of many") {
   std::vector<std::uint16_t> halves(3 << 16);
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i * 40503);
   // A shuffle of 0, 1, ..., each twice.
-  const std::size_t n = test::brief() ? 200'000 : 2'000'000;
+  const std::size_t n = test::small_sizes() ? 200'000 : 2'000'000;
   std::vector<std::uint64_t> words(n);
   for (std::size_t i = 0; i < n; ++i) words[i] = i * 0x9e3779b1 % n / 2;
   std::vector<std::uint32_t> floats(words.begin(), words.end());

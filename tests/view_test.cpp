@@ -110,7 +110,7 @@ TEST_CASE("views: axes without elements, where they are reduced and where they a
 
 TEST_CASE("views: long outputs, few and many, by any number of threads") {
   for (const dtype t : {dtype::f16, dtype::f32, dtype::f64}) {
-    const std::int64_t rows = 3, columns = test::brief() ? 150'001 : 300'001;
+    const std::int64_t rows = 3, columns = test::small_sizes() ? 150'001 : 300'001;
     for (const bool down : {false, true}) {
       test::view_case c{.type = t, .extent = {rows, columns}, .axes = {1}, .order = {0, 1}};
       if (down) c.order = {1, 0};
@@ -144,8 +144,7 @@ TEST_CASE(
 }
 
 TEST_CASE("views: columns side by side, in one piece and in chunks by any number of threads") {
-  for (const dtype t : test::brief() ? std::vector{dtype::f16, dtype::i8}
-                                     : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i8})
+  for (const dtype t : test::types({dtype::f16, dtype::i8}, {dtype::f32, dtype::f64}))
     for (const auto& [outputs, n] :
          {std::pair<std::int64_t, std::int64_t>{3, 150'001}, {17, 30'001}, {700, 1'025}}) {
       // Of one input, where they lie and not, and of two.
@@ -182,7 +181,7 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
     for (const std::int64_t run : test::brief() ? std::vector{3, 15} : std::vector{2, 3, 8, 15, 40})
       for (const int gap : {1, 2, 700}) {
         const test::view_case c{.type = t,
-                                .extent = {3, test::brief() ? 1'100 : 2'500, run},
+                                .extent = {3, test::small_sizes() ? 1'100 : 2'500, run},
                                 .axes = {1},
                                 .order = {0, 1, 2},
                                 .gap = {1, gap, 1},
@@ -215,9 +214,7 @@ TEST_CASE("views: outputs whose own elements lie in another order, by any number
         CHECK(reduced({&all[k], 1}, c, threads) == results{want[k]});
     }
   };
-  const std::vector<dtype> types = test::brief()
-                                       ? std::vector{dtype::f16, dtype::f64}
-                                       : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i8};
+  const std::vector<dtype> types = test::types({dtype::f16, dtype::f64}, {dtype::f32, dtype::i8});
   std::vector<std::array<std::int64_t, 2>> shapes{
       {16, 256},   {17, 257},  {15, 512},    {64, 3 * 256},  {129, 1279}, {130, 1024}, {700, 255},
       {3, 40'001}, {1025, 65}, {3, 150'001}, {33, 256 * 33}, {300, 1},    {24, 5'000}};
@@ -289,8 +286,7 @@ TEST_CASE("views: an output does not see a batch of 2^20") {
 }
 
 TEST_CASE("views: an output does not see the batch") {
-  for (const dtype t : test::brief() ? std::vector{dtype::bf16}
-                                     : std::vector{dtype::f32, dtype::bf16, dtype::i16}) {
+  for (const dtype t : test::types({dtype::bf16}, {dtype::f32, dtype::i16})) {
     const std::int64_t rows = 50, n = 1234;
     const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}},
         halves{.type = t,

@@ -3,7 +3,7 @@
     python examples/python/train_transformer.py [--steps 300] [--device cpu,cuda] [--out result.json]
 
 For every device it says, without the mode and with it,
-- whether two trainings have the same bits in every loss and in every weight, and on a CPU one by another number of threads,
+- whether two trainings, and one by another number of threads, have the same bits in every loss and in every weight,
 - of how many samples the outputs change with the size of the batch.
 
 The mode is strict: nothing runs whose bits may depend on the batch, on threads or on timing, but for the gelu that is allowed on CPUs.
@@ -100,10 +100,10 @@ def changed_by_batch(model: Model, samples: Tensor) -> int:
 
 
 @contextlib.contextmanager
-def other_threads(device: str):
+def other_threads():
     """Others than before: their number is what is yielded."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if before > 1 or device != "cpu" else 2)
+    torch.set_num_threads(1 if before > 1 else 2)
     yield torch.get_num_threads()
     torch.set_num_threads(before)
 
@@ -115,7 +115,7 @@ def measure(steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
     with bitfold.torch.deterministic(strict=True, allow=allow) if on else contextlib.nullcontext():
         (model, losses, _), (other, other_losses, seconds) = train(text, steps, device), train(text, steps, device)
         weights = list(zip(model.parameters(), other.parameters()))
-        with other_threads(device) as threads:
+        with other_threads() as threads:
             by_threads, losses_by_threads, _ = train(text, steps, device)
         result = {
             "device": device,

@@ -12,7 +12,7 @@ F = torch.nn.functional
 
 import bitfold
 import bitfold.torch
-from bitfold.torch._engine import wide
+from bitfold.torch._engine import Uncovered, wide
 from bitfold.torch._overrides import attention
 from test_torch_mode import off_afterwards  # noqa: F401
 from torch_helpers import randn, same, samples_of, threads, with_gradients
@@ -279,3 +279,16 @@ def test_errors():
                 flash(q, k, v, attn_mask=mask)
         with pytest.raises(RuntimeError, match="dropout"):
             flash(q, k, v, 0.5)
+
+
+def test_a_mask_that_wants_a_gradient():
+    """The efficient form has none of it, and then no forward either: torch's backward takes what its own forward has left."""
+    q, k, v = inputs()
+    mask = randn(q.shape[0], q.shape[1], q.shape[2], k.shape[2]).requires_grad_()
+    efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+    with deterministic():
+        wanted = efficient(q, k, v, mask.detach(), True)
+        with torch.no_grad():
+            assert all(map(same, efficient(q, k, v, mask, True), wanted))
+        with pytest.raises(Uncovered, match="gradient of a mask"):
+            efficient(q, k, v, mask, True)

@@ -102,6 +102,7 @@ def arguments(case, dtype, taps=3):
     return [x, w, randn(8, dtype=dtype, seed=2), stride, padding, dilation, transposed, more, groups]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype, method", [*((d, "tree") for d in FLOATS), (torch.float32, "exact"), (torch.bfloat16, "exact")], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bits_are_those_of_the_definition(case, dtype, method):

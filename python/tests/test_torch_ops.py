@@ -31,6 +31,7 @@ def inputs(name, *shape, dtype=torch.float64, device="cpu", seed=0, requires_gra
     return [make() for _ in range(OPS[name]["inputs"])]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", OPS)
 def test_opcheck(name, device):

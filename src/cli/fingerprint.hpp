@@ -25,8 +25,7 @@ struct fingerprint {
 
 /// All of them at once, on up to `threads` threads (0: one per core). What reads an array's bytes
 /// comes together, so that they are read from disk once, and from memory once where the cache holds
-/// them. Without with_digest, only what has no reductions has one. The bar counts
-/// bytes.
+/// them. Without with_digest, only what has no reductions has one. The bar counts bytes.
 std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, bool with_digest,
                                       int threads, progress& bar);
 

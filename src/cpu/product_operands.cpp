@@ -120,12 +120,6 @@ class panel_maker {
 
 }  // namespace
 
-void check_type(const matrix_product& p, const view& x, const char* which) {
-  if (x.type != p.in())
-    throw error(errc::usage, std::string(which) + ": of type " + std::string(name(x.type)) +
-                                 ", not " + std::string(name(p.in())));
-}
-
 integers::integers(const matrix_product& p, cpu::side s, const view& x, target t)
     : product(p), side(s), of(x), layout(detail::layout_of(x, s == side::left)), used(t) {
   const product_kernels kernels = find_product_kernels(t);
@@ -171,7 +165,7 @@ prepared::prepared(const matrix_product& p, side s, const view& x, const options
     throw error(
         errc::usage,
         "product: only operands of method fixed are prepared, and no integers of 64 bits or u32");
-  check_type(p, x, "x");
+  detail::expect_type(p, x, "x");
   made_ = std::make_unique<integers>(p, s, x, resolve_target(opts));
   made_->make_all(opts);
 }

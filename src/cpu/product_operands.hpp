@@ -69,6 +69,5 @@ inline bool has_integers(const matrix_product& p) {
   return !p.method() && (is_float(p.in()) || (size_of(p.in()) <= 4 && p.in() != dtype::u32));
 }
 /// Refuses (errc::usage) elements of another type than p's.
-void check_type(const matrix_product& p, const view& x, const char* which);
 
 }  // namespace bitfold::cpu

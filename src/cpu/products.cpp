@@ -34,8 +34,6 @@ struct panel_run {
   std::size_t begin, count;
 };
 
-// The products of operands that are made, or of one that is made a part at a time: then what its
-// integers take is little, and they are still in the cache when they are multiplied.
 // The sum of the products of two digits of rows of at most this length is below 2^127.
 constexpr std::size_t max_short = std::size_t{1} << 13;
 static_assert(2 * (max_product_bits - 1) + 13 <= 127);
@@ -43,6 +41,8 @@ __int128 short_sum(__int128 high, __int128 middle, __int128 low) {
   return high * (__int128{1} << 2 * digit_bits) + middle * (__int128{1} << digit_bits) + low;
 }
 
+// The products of operands that are made, or of one that is made a part at a time: then what its
+// integers take is little, and they are still in the cache when they are multiplied.
 class multiplication {
  public:
   multiplication(const matrix_product& p, const integers& a, const integers& b,
@@ -345,7 +345,7 @@ class multiplication {
 
 const integers* integers_of(const matrix_product& p, const operand& x, side s) {
   const char* const which = s == side::left ? "a" : "b";
-  check_type(p, x.of(), which);
+  detail::expect_type(p, x.of(), which);
   if (!x.made()) return nullptr;
   const integers& made = x.made()->made();
   if (made.side != s) refuse(std::string(which) + ": prepared for the other side");
@@ -399,10 +399,9 @@ void multiply_by_dots(const matrix_product& p, const operand& a, const operand& 
   (void)integers_of(p, b, side::right);
   (void)detail::layout_of(a.of(), b.of());
   const detail::dot_operands dots = detail::as_dots(a.of(), b.of());
-  const reduction all[] = {
-      make_reduction(op_id::dot, p.method().value_or(method_id::tree), p.in(), {}, p.out())};
+  const reduction all[] = {detail::dot_of(p)};
   void* const to[] = {out};
-  const int axis[] = {std::max(dots.a.rank, dots.b.rank) - 1};
+  const int axis[] = {dots.axis()};
   reduce(all, dots.a, &dots.b, axis, to, opts);
 }
 
@@ -426,8 +425,8 @@ void multiply_either_way(const matrix_product& p, const operand& a, const operan
              row = addend && !vector && addend->rank < 2;  // along an axis that is another's then
   if (x.rank < 2 || !one || row || a.made() || b.made())
     return multiply(p, a, b, addend, out, opts);
-  check_type(p, x, "a");
-  check_type(p, y, "b");
+  detail::expect_type(p, x, "a");
+  detail::expect_type(p, y, "b");
   (void)matmul_extents(x, y);  // what is wrong is said of a and b
   const view left = transposed(y), right = transposed(x);
   if (!addend) return multiply(p, left, right, nullptr, out, opts);
@@ -444,12 +443,7 @@ void matmul(const matrix_product& p, operand a, operand b, void* out, const opti
 
 void matmul(const matrix_product& p, operand a, operand b, const view& addend, void* out,
             const options& opts) {
-  if (p.method() || !is_float(p.in()))
-    refuse("addend: with method fixed and floats alone, not with " +
-           std::string(product_method_name(p.method())) + " and " + std::string(name(p.in())));
-  if (addend.type != p.out())
-    refuse("addend: of type " + std::string(name(addend.type)) + ", not " +
-           std::string(name(p.out())));
+  detail::expect_addend(p, addend);
   multiply_either_way(p, a, b, &addend, out, opts);
 }
 

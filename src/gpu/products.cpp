@@ -53,9 +53,8 @@ digit_way way_of(int bits, index n) {
   int count = 0;
   while (have < wanted) {
     if (count == cuda::max_moduli)
-      throw error(errc::usage, "a: rows of " + std::to_string(n) +
-                                   " elements, more than a GPU's "
-                                   "products have");
+      throw error(errc::usage,
+                  "a: rows of " + std::to_string(n) + " elements, more than a GPU's products have");
     have += std::log2(cuda::moduli[count++]);
   }
   return {count, count, bits > 29, false};
@@ -141,6 +140,7 @@ class product_planner {
       all_.matrices = results;
     part_ = all_;
     part_.n = std::min(part_.n, cuda::max_products_of_digits);
+    // Some of the library's algorithms take memory; of few results they are not worth it.
     scratch_bytes_ =
         all_.rows * all_.columns * all_.matrices >= (1 << 16) ? std::size_t{8} << 20 : 0;
     measured_ = rounded_up((8 + 4) * (a_.count + b_.count));
@@ -312,7 +312,7 @@ class product_planner {
 
   void add_part(index matrix, index row, index column, const part_sizes& part) {
     for (index begin = 0; begin < all_.n; begin += part_.n) {
-      const index n = std::min(part_.n, of_.layout.a.n - std::min(begin, of_.layout.a.n));
+      const index n = std::min(part_.n, of_.layout.a.n - begin);  // 0 of rows without elements
       make_digits(a_, digits_a_,
                   {matrix * of_.layout.a.vectors + row, part.matrices * part.rows, begin, n},
                   part.rows, last_a_);
@@ -408,9 +408,7 @@ namespace {
 [[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
 
 void check_operand(const matrix_product& p, const view& x, const char* which) {
-  if (x.type != p.in())
-    refuse(std::string(which) + ": of type " + std::string(name(x.type)) + ", not " +
-           std::string(name(p.in())));
+  detail::expect_type(p, x, which);
   if (reinterpret_cast<std::uintptr_t>(x.data) % size_of(x.type))
     refuse(std::string(which) + ": not aligned to its elements");
 }
@@ -420,9 +418,7 @@ bool is_fixed(const matrix_product& p) { return !p.method() && is_float(p.in());
 // What a product asks of the engine of reductions, by other methods than `fixed` and of integers.
 struct by_dots {
   by_dots(const matrix_product& p, const view& a, const view& b)
-      : of(detail::as_dots(a, b)),
-        what(make_reduction(op_id::dot, p.method().value_or(method_id::tree), p.in(), {}, p.out())),
-        axis{std::max(of.a.rank, of.b.rank) - 1} {}
+      : of(detail::as_dots(a, b)), what(detail::dot_of(p)), axis{of.axis()} {}
   detail::dot_operands of;
   reduction what;
   std::array<int, 1> axis;
@@ -441,13 +437,7 @@ gpu::plan plan_of(const matrix_product& p, const view& a, const view& b, const v
 void check(const matrix_product& p, const view& a, const view& b, const view* addend) {
   check_operand(p, a, "a");
   check_operand(p, b, "b");
-  if (!addend) return;
-  if (!is_fixed(p))
-    refuse("addend: with method fixed and floats alone, not with " +
-           std::string(product_method_name(p.method())) + " and " + std::string(name(p.in())));
-  if (addend->type != p.out())
-    refuse("addend: of type " + std::string(name(addend->type)) + ", not " +
-           std::string(name(p.out())));
+  if (addend) detail::expect_addend(p, *addend);
 }
 
 }  // namespace

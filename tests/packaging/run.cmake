@@ -48,6 +48,9 @@ else()
       message(FATAL_ERROR "not optimized: ${compiled}")
     endif()
     set(how -DCMAKE_CXX_FLAGS=-O0 -DBITFOLD_UNITY=ON -DBITFOLD_SAMPLE_OF_KERNELS=ON -DBITFOLD_AVX512=OFF)  # quicker
+    if("$ENV{BITFOLD_WHOLE}" MATCHES "^0?$")  # but for one file the library is that of the build
+      list(APPEND how -DREST=${LIBRARY})
+    endif()
   endif()
   step(${configure} ${how})
   step(${CMAKE_COMMAND} --build ${WORK}/build)

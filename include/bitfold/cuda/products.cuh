@@ -11,7 +11,7 @@ namespace bitfold::cuda {
 
 // ---- Digits -------------------------------------------------------------------------------------
 
-/// u modulo P from 0 on, of any int32.
+/// a modulo P, from 0 to P - 1.
 template <int P>
 __device__ inline std::uint32_t modulo(std::int32_t a) {
   constexpr std::uint32_t up = ((1u << 31) / P + 1) * P;
@@ -288,7 +288,7 @@ __device__ inline Integer integer_of(double x, const product::scale_factors<doub
   return arith::is_finite(x) ? static_cast<Integer>(product::nearest_integer(y)) : 0;
 }
 
-// Those of two or four neighbouring elements, one byte each.
+// The digits of two or four neighbouring integers, one byte each.
 template <class Way, int K, int N>
 __device__ inline void write_digits(const typename Way::integer (&x)[N], std::int8_t* to,
                                     index digit_bytes) {
@@ -436,6 +436,7 @@ __global__ void __launch_bounds__(threads_on_products)
   for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < each * matrices; i += threads)
     reduce_one<Way, 0>(sums + i / each * each * Way::sums + i % each, each);
 }
+
 // A number in two's complement times 2^e, rounded once.
 template <class Out, int Words>
 __device__ inline Out rounded_words(const std::uint32_t (&w)[Words], int e) {

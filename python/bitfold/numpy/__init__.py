@@ -8,9 +8,10 @@ array([3., 3., 3., 3.], dtype=float32)
 np.float64(2.0)
 
 What NumPy does without a rounding, or with one that IEEE 754 fixes, is NumPy's own here: arrays, types, shapes, order, comparisons,
-arithmetic of elements (but all sorts are stable); and so are an array's methods (`x.sum()`) and `@`. Whatever else NumPy has is an
-AttributeError that says so: its bits may depend on the machine. Functions that add take `method` and `acc` besides (docs/operations.md); what of NumPy's arguments bitfold has not (`where`, `initial`) is a
-TypeError. Reductions take arrays of other libraries as bitfold's own functions do; products and norms give NumPy's.
+arithmetic of elements. But sorts are stable here. An array's methods (`x.sum()`) and `@` are NumPy's, too, and add up its way. Whatever
+else NumPy has is an AttributeError that says so: its bits may depend on the machine. Functions that add take `method` and `acc` besides
+(docs/operations.md). What of NumPy's arguments bitfold has not (`where`, `initial`) is a TypeError. Reductions take arrays of other
+libraries as bitfold's own functions do; products and norms give NumPy's.
 """
 
 from __future__ import annotations
@@ -135,10 +136,11 @@ def _into(out: Any, made: Any) -> Any:
     return out
 
 
-def _of_one_type(a: Any, b: Any) -> tuple[_np.ndarray, _np.ndarray]:
+def _of_one_type(a: Any, b: Any, dtype: Any = None) -> tuple[_np.ndarray, _np.ndarray]:
     a, b = _arrays.host(a, "a"), _arrays.host(b, "b")
     common = _np.result_type(a, b)
-    return a.astype(common, copy=False), b.astype(common, copy=False)
+    a, b = a.astype(common, copy=False), b.astype(common, copy=False)
+    return (a, b) if dtype is None else (a.astype(dtype), b.astype(dtype))
 
 
 def _product(a: Any, b: Any, method: str = "fixed") -> Any:
@@ -156,14 +158,12 @@ def _inner(a: Any, b: Any, axis: int, method: str) -> Any:
 
 def matmul(x1, x2, /, out=None, *, dtype=None, method="fixed", **others):
     _refuse_others("matmul", others)
-    a, b = _of_one_type(x1, x2)
-    return _into(out, _product(a if dtype is None else a.astype(dtype), b if dtype is None else b.astype(dtype), method))
+    return _into(out, _product(*_of_one_type(x1, x2, dtype), method))
 
 
 def vecdot(x1, x2, /, out=None, *, axis=-1, dtype=None, method="tree", **others):
     _refuse_others("vecdot", others)
-    a, b = _of_one_type(x1, x2)
-    return _into(out, _inner(a if dtype is None else a.astype(dtype), b if dtype is None else b.astype(dtype), axis, method))
+    return _into(out, _inner(*_of_one_type(x1, x2, dtype), axis, method))
 
 
 def dot(a, b, out=None, *, method=None):

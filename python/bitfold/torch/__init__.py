@@ -4,7 +4,7 @@
         loss = model(x).mean()
         loss.backward()
 
-Elementwise functions stay torch's on CPUs; matrix products, convolutions and attention on CUDA (docs/pytorch.md).
+Elementwise functions, running sums and interpolation stay torch's (docs/pytorch.md).
 """
 
 from __future__ import annotations

@@ -162,8 +162,13 @@ EXACT_OF_COMPLEX = _words(
 #: What is not covered, and what is known of it.
 NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
     "products beside those of matrices": (
-        _words("_trilinear _euclidean_dist _scaled_mm _grouped_mm mkldnn_rnn_layer mkldnn_rnn_layer_backward"),
-        "Nothing is known to us. `nn.LSTM` comes down to `mkldnn_rnn_layer` without the mode, and where torch.compile looks into it.",
+        _words("_trilinear _euclidean_dist _scaled_mm _grouped_mm"),
+        "Nothing is known to us.",
+    ),
+    "recurrent layers by name of a library, and fused ones": (
+        _words("mkldnn_rnn_layer mkldnn_rnn_layer_backward _cudnn_rnn _cudnn_rnn_backward _thnn_fused_lstm_cell _thnn_fused_gru_cell"),
+        "Nothing is known to us. `nn.LSTM` comes down to `mkldnn_rnn_layer`, or `_cudnn_rnn`, without the mode, and where torch.compile looks into it. On CUDA other "
+        "recurrent layers do so under the mode, too, and so does an LSTM of sequences of several lengths.",
     ),
     "convolutions by name of a library": (
         _words("cudnn_convolution mkldnn_convolution _slow_conv2d_forward _slow_conv2d_backward"),

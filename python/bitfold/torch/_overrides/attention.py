@@ -226,6 +226,8 @@ def _flash_backward(
 
 @covers(_EFFICIENT)
 def _efficient(method, query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+    if attn_bias is not None and attn_bias.requires_grad and torch.is_grad_enabled():  # torch's backward takes the logsumexp of its own forward alone
+        raise Uncovered(f"{_EFFICIENT}: bitfold has no gradient of a mask")
     out, logs = _attend(_EFFICIENT, method, query, key, value, dropout_p, is_causal, attn_bias, scale)
     return out, logs, _seed(query), _seed(query)
 

@@ -22,7 +22,8 @@ from .common import NUMBERS, among, covers, fold, heading, parts, together
 heading("convolutions")
 
 #: Elements of patches that are in memory at one time: no more, but for those of one row of the output along its first axis; and, for the weight's
-#: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. They take twice their own memory, as products make integers of them.
+#: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. On CPUs they take twice their own memory, as products make integers of
+#: them.
 MOST_OF_PATCHES = {"cpu": 1 << 20, "cuda": 1 << 27}
 LEAST_OF_COLUMNS = 128
 

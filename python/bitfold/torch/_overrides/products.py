@@ -1,4 +1,4 @@
-"""Products of matrices, on CPUs; and what torch makes of them in one operator."""
+"""Products of matrices; and what torch makes of them in one operator."""
 
 from __future__ import annotations
 
@@ -241,7 +241,8 @@ def _lstm_layers(x, hx, params, has_biases, layers, dropout, train, bidirectiona
     return x, h, c
 
 
-# torch itself goes step by step with float64 and with sequences of several lengths, and makes an operator of oneDNN's of others.
+# On CPUs torch itself goes step by step with float64 and with sequences of several lengths, and makes an operator of oneDNN's of others. On CUDA it
+# makes one of cuDNN's of all.
 
 
 @composite("lstm.input")

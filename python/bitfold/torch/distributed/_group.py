@@ -68,8 +68,9 @@ def _count_of(group: dist.ProcessGroup) -> Iterator[None]:
 
 class Group:
     """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
-    an engine: gather, and begin and end of messages between pairs. Ranks of one host meet in its memory instead (`host`). Calls run one after the other, in the order in which they were made; each
-    begins with the ranks' agreement on what it is. After an error of the engine the ranks may stand at different places: no more calls then.
+    an engine: gather, and begin and end of messages between pairs. Ranks of one host meet in its memory instead (`host`). Calls run one after the
+    other, in the order in which they were made. Each begins with the ranks' agreement on what it is. After an error of the engine the ranks may
+    stand at different places: no more calls then.
 
     Beside NCCL there is always an engine for the CPU's memory. By that one the ranks agree, so that no GPU is waited for, and that a rank which is
     not there is an error of a call, where NCCL ends the process."""
