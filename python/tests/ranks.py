@@ -159,6 +159,19 @@ def by_messages(size: int) -> dist.ProcessGroup:
     return group
 
 
+def overlapping(rank: int, size: int) -> None:
+    """Groups of neighbours, of which the inner ranks have two; and then one of torch's own."""
+    for first in range(size - 1):
+        group = dist.new_group(mine := [first, first + 1])
+        if rank in mine:
+            x = torch.full((3,), float(rank))
+            over_ranks.all_reduce(x, group=group)
+            assert x.tolist() == [2 * first + 1] * 3
+    x = torch.ones(3)
+    dist.all_reduce(x, group=dist.new_group(list(range(size))))
+    assert x.tolist() == [size] * 3
+
+
 def files_of_groups(rank: int, size: int) -> None:
     """A group that is no more leaves none behind."""
     before = _shared_files()

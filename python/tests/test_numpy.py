@@ -48,7 +48,7 @@ def test_the_signatures_are_numpys(name, ours, theirs):
     # NumPy before 2.0 has some of these alone.
     known = {p[0] for p in theirs}
     assert [p for p in ours if p[0] in known] == theirs
-    assert {p[0] for p in ours} - known <= {"mean", "correction"}
+    assert {p[0] for p in ours} - known <= {"mean", "correction", "stable", "sorted"}
 
 
 CALLS = [
@@ -133,6 +133,12 @@ def test_products(a, b):
     assert bn.matmul(X[0], X[1].T, out) is out and bitfold.same_bits(out, bn.dot(X[0], X[1].T))
 
 
+def test_products_of_no_elements():
+    none = np.empty((3, 0), np.float32)
+    for name, a, b in (("dot", none, none.T), ("dot", none, none[0]), ("inner", none, none), ("dot", none.T, none), ("matmul", none, none.T)):
+        same(getattr(bn, name)(a, b), getattr(np, name)(a, b), exact=True)
+
+
 def test_inner_products():
     assert bn.vdot(X, X) == bn.dot(X.ravel(), X.ravel()) == bitfold.dot(X.ravel(), X.ravel())
     if hasattr(np, "vecdot"):
@@ -158,6 +164,8 @@ def test_inner_products():
         (lambda: bn.linalg.norm(X, 3, 0), ValueError, "ord: 3: of vectors bitfold has"),
         (lambda: bn.linalg.norm(X[0], 2), ValueError, "none of singular values"),
         (lambda: bn.linalg.norm(X, 1), ValueError, "axis: None, but x has 3 axes"),
+        (lambda: bn.pad(X, 1, mode="mean"), ValueError, "mode: 'mean' is a sum"),
+        (lambda: bn.partition, AttributeError, "'partition': numpy.partition is NumPy's"),
         (lambda: bn.cumsum, AttributeError, "no attribute 'cumsum': bitfold has no scans"),
         (lambda: bn.tanh, AttributeError, "'tanh': numpy.tanh is NumPy's, whose bits may depend"),
         (lambda: bn.linalg.svd, AttributeError, "'svd': numpy.linalg.svd is LAPACK's"),
@@ -176,6 +184,56 @@ def test_what_is_numpys():
     assert not _names.AS_NUMPY & set(bn.__all__)
     adds = {"sum", "cumsum", "average", "median", "trace", "einsum", "tensordot", "convolve", "interp", "log", "power", "hypot", "sin"}
     assert not _names.AS_NUMPY & adds
+
+
+def bits(x):
+    return np.shape(x), np.asarray(x).tobytes()
+
+
+def test_sorts_are_stable():
+    """Of NumPy's default ones the order of equal elements depends on the machine."""
+    few = R.integers(0, 5, 4000)
+    zeros, nans = np.where(few < 2, -0.0, 0.0), np.where(few < 2, -np.nan, np.nan)
+    mixed = np.where(few == 4, 1.0, zeros).reshape(4, -1)
+    for x in (few, few.astype(np.float32), zeros, nans, mixed):
+        for axis in (0, -1, None):
+            assert bits(bn.sort(x, axis)) == bits(np.sort(x, axis, kind="stable"))
+            assert bits(bn.argsort(x, axis, "quicksort")) == bits(np.argsort(x, axis, kind="stable"))
+
+
+def test_of_equal_elements_the_first_is_kept():
+    for first in (0.0, -0.0):
+        zeros = np.where(R.integers(0, 2, 3000) == 1, 0.0, -0.0)
+        zeros[0] = first
+        wanted, none = bits([first]), np.empty(0)
+        assert bits(bn.unique(zeros)) == bits(bn.unique_values(zeros)) == wanted
+        assert bits(bn.unique(zeros, return_inverse=True)[0]) == bits(bn.unique_counts(zeros).values) == wanted
+        assert bits(bn.unique_inverse(zeros).values) == bits(bn.union1d(zeros, -zeros)) == wanted
+        assert bits(bn.setdiff1d(zeros, [1.0])) == bits(bn.setxor1d(zeros, none)) == wanted
+        assert bits(bn.intersect1d(zeros, -zeros)) == wanted
+
+
+@pytest.mark.parametrize("name", ["intersect1d", "union1d", "setdiff1d", "setxor1d"])
+def test_sets(name):
+    a, b = R.integers(0, 40, (5, 7)), R.integers(20, 60, 30)
+    same(getattr(bn, name)(a, b), getattr(np, name)(a, b), exact=True)
+    if name != "union1d":
+        a, b = np.unique(a)[::-1], np.unique(b)
+        same(getattr(bn, name)(a, b, True), getattr(np, name)(a, b, True), exact=True)
+    for k, (ours, theirs) in enumerate(zip(bn.intersect1d(a, b, return_indices=True), np.intersect1d(a, b, return_indices=True))):
+        assert np.array_equal(ours, theirs), k
+
+
+def test_unique():
+    a = R.integers(0, 9, (6, 2))
+    for axis in (None, 0):
+        for given in ((), (True,), (False, True), (True, True, True), (False, False, True)):
+            ours, theirs = bn.unique(a, *given, axis=axis), np.unique(a, *given, axis=axis)
+            assert type(ours) is type(theirs)
+            for x, y in zip(ours, theirs):
+                assert np.array_equal(x, y)
+    assert np.array_equal(bn.unique_inverse(a).inverse_indices, np.unique(a, return_inverse=True)[1].reshape(a.shape))
+    assert len(bn.unique([np.nan, 1, np.nan])) == 2 and len(bn.unique_values(np.array([np.nan, 1, np.nan]))) == 3
 
 
 def test_a_program_of_numpys():

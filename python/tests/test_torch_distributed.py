@@ -146,6 +146,10 @@ def test_a_late_rank_is_a_timeout():
     assert errors[2] == "late" and all(errors)
 
 
+def test_groups_overlap():
+    ranks.run("overlapping", 3, seconds=20)
+
+
 def test_a_group_that_is_no_more_leaves_no_file():
     ranks.run("files_of_groups", 2)
 

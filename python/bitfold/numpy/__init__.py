@@ -8,14 +8,15 @@ array([3., 3., 3., 3.], dtype=float32)
 np.float64(2.0)
 
 What NumPy does without a rounding, or with one that IEEE 754 fixes, is NumPy's own here: arrays, types, shapes, order, comparisons,
-arithmetic of elements. So are an array's methods (`x.sum()`) and `@`, which add up NumPy's way. Whatever else NumPy has is an
-AttributeError that says so: its bits may depend on the machine. Functions that add take `method` and `acc` besides
+arithmetic of elements. But sorts are stable here. An array's methods (`x.sum()`) and `@` are NumPy's, too, and add up its way. Whatever
+else NumPy has is an AttributeError that says so: its bits may depend on the machine. Functions that add take `method` and `acc` besides
 (docs/operations.md). What of NumPy's arguments bitfold has not (`where`, `initial`) is a TypeError. Reductions take arrays of other
 libraries as bitfold's own functions do; products and norms give NumPy's.
 """
 
 from __future__ import annotations
 
+from math import prod as _prod
 from typing import Any
 
 import numpy as _np
@@ -25,6 +26,18 @@ from .._ops import FUNCTIONS as _functions
 from .._ops import reduce as _reduce
 from .._registry import INSTEAD as _instead
 from . import _names, linalg
+from ._order import (
+    argsort,
+    intersect1d,
+    setdiff1d,
+    setxor1d,
+    sort,
+    union1d,
+    unique,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
 
 _NO: Any = _np._NoValue  # NumPy's own "not given"
 
@@ -164,9 +177,9 @@ def dot(a, b, out=None, *, method=None):
     columns = b if b.ndim == 1 else _np.moveaxis(b, -2, 0)
     if a.shape[-1] != columns.shape[0]:
         raise ValueError(f"shapes {a.shape} and {b.shape}: {a.shape[-1]} and {columns.shape[0]} elements along the axes")
-    rows = a.reshape(-1, a.shape[-1])
-    made = _product(rows, columns.reshape(columns.shape[0], -1), method or "fixed")
-    return _into(out, made.reshape(a.shape[:-1] + columns.shape[1:]))
+    n, shape, of_columns = a.shape[-1], a.shape[:-1], columns.shape[1:]  # (of no elements -1 is no extent)
+    made = _product(a.reshape(_prod(shape), n), columns.reshape(n, _prod(of_columns)), method or "fixed")
+    return _into(out, made.reshape(shape + of_columns))
 
 
 def vdot(a, b, /, *, method="tree"):
@@ -182,6 +195,12 @@ def inner(a, b, /, *, method=None):
 def exp(x, /, out=None, **others):
     _refuse_others("exp", others)
     return _into(out, _rows.exp(x))
+
+
+def pad(array, pad_width, mode="constant", **kwargs):
+    if isinstance(mode, str) and mode == "mean":
+        raise ValueError("mode: 'mean' is a sum of NumPy's, whose bits may depend on the machine; bitfold.mean has that of an axis")
+    return _np.pad(array, pad_width, mode, **kwargs)
 
 
 def _refuse_others(function: str, others: dict[str, Any]) -> None:
@@ -228,8 +247,9 @@ def __array_namespace_info__() -> _Info:
     return _Info()
 
 
-__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "dot", "exp", "inner", "linalg", "matmul", "max", "mean",
-           "min", "nanmax", "nanmean", "nanmin", "nansum", "prod", "ptp", "std", "sum", "var", "vdot", "vecdot"]  # fmt: skip
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "argsort", "count_nonzero", "dot", "exp", "inner", "intersect1d", "linalg",
+           "matmul", "max", "mean", "min", "nanmax", "nanmean", "nanmin", "nansum", "pad", "prod", "ptp", "setdiff1d", "setxor1d", "sort", "std",
+           "sum", "union1d", "unique", "unique_counts", "unique_inverse", "unique_values", "var", "vdot", "vecdot"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -12,14 +12,13 @@ _ARRAYS = """
     triu_indices diag_indices indices meshgrid mgrid ogrid load save savez savez_compressed loadtxt savetxt
     shape ndim size reshape ravel transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims atleast_1d
     atleast_2d atleast_3d broadcast_to broadcast_arrays broadcast_shapes concatenate concat stack vstack hstack dstack column_stack
-    block split array_split hsplit vsplit dsplit unstack tile repeat delete insert append resize pad flip fliplr flipud roll rot90
+    block split array_split hsplit vsplit dsplit unstack tile repeat delete insert append resize flip fliplr flipud roll rot90
     take take_along_axis put put_along_axis compress extract choose select place putmask fill_diagonal astype
     lib array_repr array_str array2string set_printoptions get_printoptions printoptions isscalar iterable
     may_share_memory shares_memory unravel_index ravel_multi_index
 """
 _ORDER = """
-    sort argsort lexsort partition argpartition searchsorted nonzero flatnonzero argwhere where unique unique_values unique_counts
-    unique_inverse unique_all isin intersect1d union1d setdiff1d setxor1d digitize
+    lexsort searchsorted nonzero flatnonzero argwhere where unique_all isin digitize
 """
 _ELEMENTS = """
     add subtract multiply divide true_divide floor_divide remainder mod fmod divmod negative positive absolute abs fabs sign

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import distributed_c10d
 from torch.utils._python_dispatch import _disable_current_modes
 
 from bitfold import _core
@@ -52,6 +53,19 @@ def _engines_of(group: dist.ProcessGroup) -> dict[str, str]:
     return dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
 
 
+@contextmanager
+def _count_of(group: dist.ProcessGroup) -> Iterator[None]:
+    """torch names a group by how many this process has made, and waits for ranks that name it alike. Ranks of overlapping groups have made different
+    numbers of bitfold's: so these count for nothing, and one is named by the group that it is for."""
+    world = distributed_c10d._world
+    before = world.group_count
+    world.group_count = int.from_bytes(blake2b(group.group_name.encode(), digest_size=8).digest(), "little")
+    try:
+        yield
+    finally:
+        world.group_count = before
+
+
 class Group:
     """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
     an engine: gather, and begin and end of messages between pairs. Ranks of one host meet in its memory instead (`host`). Calls run one after the
@@ -72,7 +86,8 @@ class Group:
             backend = f"cpu:{engines.get('cpu', 'gloo')},cuda:nccl" if self.has_nccl else dist.get_backend(group)
             timeout = group._get_backend(torch.device("cpu" if "cpu" in engines else "cuda")).options._timeout
             self._seconds = timeout.total_seconds()
-            self._engine = dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
+            with _count_of(group):
+                self._engine = dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
             self.host = host_of(self.rank, self.size, self._seconds, self.gather)
         self.lock, self._worker, self._last = threading.Lock(), None, None
         self.quick, self._gathered = {}, None

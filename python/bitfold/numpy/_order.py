@@ -1,0 +1,71 @@
+"""What sorts. NumPy's own sorts leave equal elements in an order that its SIMD instructions choose: of `argsort` all of them, of others
+0 and -0, and NaNs of different bits. Here every sort is stable, and of equal elements the first one is kept."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as _np
+
+
+def sort(a, axis=-1, kind=None, order=None, *, stable=None):
+    """Stable, whatever is asked for."""
+    return _np.sort(a, axis=axis, kind="stable", order=order)
+
+
+def argsort(a, axis=-1, kind=None, order=None, *, stable=None):
+    """Stable, whatever is asked for."""
+    return _np.argsort(a, axis=axis, kind="stable", order=order)
+
+
+def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
+    """Sorted, whatever is asked for."""
+    # Where NumPy gives places, too, it sorts stably.
+    given = {} if equal_nan else {"equal_nan": False}  # which NumPy before 1.24 does not know
+    values, places, *others = _np.unique(ar, True, return_inverse, return_counts, axis, **given)
+    made = (values, places, *others) if return_index else (values, *others)
+    return made if len(made) > 1 else values
+
+
+class UniqueCountsResult(NamedTuple):
+    values: Any
+    counts: Any
+
+
+class UniqueInverseResult(NamedTuple):
+    values: Any
+    inverse_indices: Any
+
+
+def unique_values(x):
+    return unique(x, equal_nan=False)
+
+
+def unique_counts(x):
+    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False))
+
+
+def unique_inverse(x):
+    values, inverse = unique(x, return_inverse=True, equal_nan=False)
+    return UniqueInverseResult(values, inverse.reshape(_np.shape(x)))
+
+
+def intersect1d(ar1, ar2, assume_unique=False, return_indices=False):
+    made = _np.intersect1d(ar1, ar2, assume_unique=assume_unique, return_indices=True)
+    return made if return_indices else made[0]
+
+
+def union1d(ar1, ar2):
+    return unique(_np.concatenate((ar1, ar2), axis=None))
+
+
+def setdiff1d(ar1, ar2, assume_unique=False):
+    first = _np.ravel(ar1) if assume_unique else unique(ar1)
+    return first[_np.isin(first, ar2, assume_unique=assume_unique, invert=True)]
+
+
+def setxor1d(ar1, ar2, assume_unique=False):
+    both = [_np.ravel(x) if assume_unique else unique(x) for x in (ar1, ar2)]
+    joined = sort(_np.concatenate(both))
+    differs = _np.concatenate(([True], joined[1:] != joined[:-1], [True]))
+    return joined[differs[1:] & differs[:-1]]
