@@ -4,12 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <bitfold/error.hpp>
 #include <cstdlib>
 #include <vector>
 
-#include "driver.hpp"
 #include "headers.hpp"
 #include "kernel_files.hpp"
 #include "shared_library.hpp"
@@ -53,24 +51,7 @@ std::string& given_place() {
   static auto& path = *new std::string;
   return path;
 }
-// Where a compiler is looked for, in this order: a driver may be too old for the newest one's code.
-std::vector<std::string> places() {
-  std::vector<std::string> all;
-  if (const char* const own = std::getenv("BITFOLD_NVRTC"); own && *own) return {own};
-  bool of_12 = false;
-  try {
-    int version = 0;
-    of_12 = the_driver().cuDriverGetVersion(&version) == 0 && version / 1000 == 12;
-  } catch (const error&) {  // there is no GPU
-  }
-  const std::string& given = given_place();
-  if (!given.empty() && !(of_12 && given.ends_with(".13"))) all.push_back(given);
-  for (const char* name : of_12 ? std::array{"libnvrtc.so.12", "libnvrtc.so.13"}
-                                : std::array{"libnvrtc.so.13", "libnvrtc.so.12"})
-    all.push_back(name);
-  all.insert(all.end(), {"libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"});
-  return all;
-}
+std::vector<std::string> places() { return places_of("nvrtc", "BITFOLD_NVRTC", given_place()); }
 
 compiler open_compiler() {
   const shared_library library(places());

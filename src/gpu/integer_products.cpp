@@ -1,8 +1,8 @@
 #include "integer_products.hpp"
 
 #include <bitfold/error.hpp>
-#include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "shared_library.hpp"
@@ -46,17 +46,8 @@ std::string& given_place() {
   static auto& path = *new std::string;
   return path;
 }
-std::vector<std::string> places() {
-  if (const char* const own = std::getenv("BITFOLD_CUBLASLT"); own && *own) return {own};
-  std::vector<std::string> all;
-  if (!given_place().empty()) all.push_back(given_place());
-  all.insert(all.end(), {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
-                         "/usr/local/cuda/lib64/libcublasLt.so"});
-  return all;
-}
-
 product_library open_library() {
-  const shared_library library(places());
+  const shared_library library(places_of("cublasLt", "BITFOLD_CUBLASLT", given_place()));
   if (!library)
     throw error(errc::no_device,
                 "cuda: nothing multiplies matrices: install cuBLAS (libcublasLt, of a CUDA toolkit "
@@ -96,27 +87,28 @@ class matrix_layout {
  public:
   matrix_layout(int type, std::uint64_t rows, std::uint64_t columns, std::uint64_t count,
                 std::uint64_t step) {
-    const product_library& l = the_library();
-    check_product(
-        l.cublasLtMatrixLayoutCreate(&of_, type, rows, columns, static_cast<std::int64_t>(rows)),
-        "cublasLtMatrixLayoutCreate");
+    matrix made = nullptr;
+    check_product(the_library().cublasLtMatrixLayoutCreate(&made, type, rows, columns,
+                                                           static_cast<std::int64_t>(rows)),
+                  "cublasLtMatrixLayoutCreate");
+    of_.reset(made);
     if (count == 1) return;
     const auto times = static_cast<std::int32_t>(count);
     const auto elements = static_cast<std::int64_t>(step);
     set(attribute_batch_count, &times, sizeof times);
     set(attribute_batch_step, &elements, sizeof elements);
   }
-  ~matrix_layout() { the_library().cublasLtMatrixLayoutDestroy(of_); }
-  matrix_layout(const matrix_layout&) = delete;
-  matrix_layout& operator=(const matrix_layout&) = delete;
-  operator matrix() const { return of_; }
+  operator matrix() const { return of_.get(); }
 
  private:
+  struct destroy {
+    void operator()(matrix m) const { the_library().cublasLtMatrixLayoutDestroy(m); }
+  };
   void set(int which, const void* value, std::size_t size) const {
-    check_product(the_library().cublasLtMatrixLayoutSetAttribute(of_, which, value, size),
+    check_product(the_library().cublasLtMatrixLayoutSetAttribute(of_.get(), which, value, size),
                   "cublasLtMatrixLayoutSetAttribute");
   }
-  matrix of_ = nullptr;
+  std::unique_ptr<void, destroy> of_;
 };
 
 // Of vectors of both operands, of which those of the first are transposed: the one way in which all
@@ -124,20 +116,22 @@ class matrix_layout {
 class product_description {
  public:
   product_description() {
-    const product_library& l = the_library();
-    check_product(l.cublasLtMatmulDescCreate(&of_, compute_in_int32, type_int32),
+    description made = nullptr;
+    check_product(the_library().cublasLtMatmulDescCreate(&made, compute_in_int32, type_int32),
                   "cublasLtMatmulDescCreate");
+    of_.reset(made);
     const std::int32_t how = transposed;
-    check_product(l.cublasLtMatmulDescSetAttribute(of_, attribute_transpose_a, &how, sizeof how),
-                  "cublasLtMatmulDescSetAttribute");
+    check_product(
+        the_library().cublasLtMatmulDescSetAttribute(made, attribute_transpose_a, &how, sizeof how),
+        "cublasLtMatmulDescSetAttribute");
   }
-  ~product_description() { the_library().cublasLtMatmulDescDestroy(of_); }
-  product_description(const product_description&) = delete;
-  product_description& operator=(const product_description&) = delete;
-  operator description() const { return of_; }
+  operator description() const { return of_.get(); }
 
  private:
-  description of_ = nullptr;
+  struct destroy {
+    void operator()(description d) const { the_library().cublasLtMatmulDescDestroy(d); }
+  };
+  std::unique_ptr<void, destroy> of_;
 };
 
 }  // namespace
