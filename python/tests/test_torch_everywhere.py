@@ -28,6 +28,7 @@ LIST = cases.cases(cases.SCALES["smoke"])
 #: What this test does not see though cases have it: what torch calls on a GPU alone, and what it calls behind its dispatcher's modes.
 UNSEEN = {
     "cudnn_batch_norm", "cudnn_batch_norm_backward", "batch_norm_backward",
+    *(f"_scaled_dot_product_{kind}_attention{way}" for kind in ("flash", "efficient", "cudnn") for way in ("", "_backward")),
     "_fused_rms_norm", "_fused_rms_norm_backward", "_embedding_bag_dense_backward",
 }  # fmt: skip
 
