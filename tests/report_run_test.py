@@ -5,6 +5,7 @@ page from its report.json, and the comparison with itself. Usage: report_run_tes
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -67,7 +68,7 @@ check(beside.returncode == 1 and "--out" in beside.stderr and beside.stderr.coun
 first.send_signal(signal.SIGINT)
 first.wait()
 watcher.join()
-errors = b"".join(seen).decode()
+errors = re.sub("\x1b\\[[0-9;]*m", "", b"".join(seen).decode())  # without colours
 check(first.returncode == 130, f"exit status after SIGINT is {first.returncode}: {errors}")
 check("\nbitfold: interrupted; the same command goes on" in errors, f"no line of the interrupt: {errors}")
 check(os.listdir(out) == ["report.partial.jsonl"], f"left behind: {os.listdir(out)}")
