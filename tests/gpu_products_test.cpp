@@ -263,3 +263,29 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   const std::string text = gpu::explain(gpu::plan_product({p, l, nullptr, nullptr}, -1, on), on);
   CHECK(text.find("cuBLASLt: int8 8192 x 4096 by 4096 x 50272, 9 times") != std::string::npos);
 }
+
+TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {
+  if (!test::has_compiler()) return;
+  const gpu::device_facts on = gpu::facts_of({9, 0});
+  alignas(16) static const double somewhere = 0;
+  int kernels = 0;
+  test::sample_of_kernels sample;
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16, dtype::f64})
+    for (const std::int64_t k : {128, 4096, 200000})
+      for (const bool transposed : {false, true}) {
+        const matrix_product p = make_matrix_product(t);
+        view b = row_major(t, &somewhere, {k, 64});
+        if (transposed) b.stride[0] = 1, b.stride[1] = k;
+        const view a = row_major(t, &somewhere, {64, k}), c = row_major(t, &somewhere, {64});
+        const detail::product_layout l = detail::layout_of(a, b);
+        const detail::addend_layout added = detail::layout_of(c, l, a, b);
+        const gpu::product_problem of{p, l, transposed ? &added : nullptr, nullptr};
+        for (const gpu::kernel& one : gpu::kernels_of(gpu::plan_product(of, 1 << 30, on))) {
+          if (!sample.takes(one)) continue;
+          INFO(signature_of(one));
+          CHECK(gpu::compile(gpu::source_of(one), 9, 0).image.size() > 1000);
+          ++kernels;
+        }
+      }
+  std::printf("%d kernels of products\n", kernels);
+}

@@ -1,5 +1,5 @@
-// Products of matrices by method `fixed` on a GPU: what its kernels and its plan share. The sums of
-// products of digits are a library's (cuBLASLt); digits and results are products.cuh's.
+// Products of matrices by method `fixed` on a GPU: what its kernels and its plan share. Digits are
+// product_digits.cuh's, the sums of their products a library's (cuBLASLt), results products.cuh's.
 #pragma once
 
 #include <bitfold/order.hpp>
