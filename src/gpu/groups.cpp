@@ -5,6 +5,7 @@
 #include <bitfold/fold.hpp>
 
 #include "../dispatch.hpp"
+#include "plan.hpp"
 
 namespace bitfold::gpu {
 namespace {
@@ -24,10 +25,6 @@ fold_facts fold_of(const reduction& r) {
       return {};
     }
   });
-}
-
-std::size_t up_to(std::size_t size, std::size_t alignment) {
-  return (size + alignment - 1) / alignment * alignment;
 }
 
 // As fold::both has them: the first state, and then all others in one.

@@ -1,7 +1,5 @@
 #include "launcher.hpp"
 
-#include <algorithm>
-
 #include "integer_products.hpp"
 
 namespace bitfold::gpu {
@@ -53,7 +51,8 @@ void launch(const pass& p, function kernel, const addresses& at, bool can_overla
         "cuLaunchKernelEx");
 }
 
-// In the order of the passes; several that are not there yet are compiled at once.
+// In the order of the passes; several that are not there yet are compiled at once. The library of
+// products is opened, too.
 std::vector<function> load_all(const plan& p, const current& where) {
   std::vector<function> found;
   found.reserve(p.steps.size());
@@ -62,6 +61,8 @@ std::vector<function> load_all(const plan& p, const current& where) {
     if (const pass* const one = std::get_if<pass>(&s)) {
       found.push_back(find(one->what, where));
       missing += !found.back();
+    } else if (std::holds_alternative<integer_product>(s)) {
+      prepare_products(where);
     }
   if (missing == 0) return found;
   if (missing > 1) prepare(p, where);
@@ -78,9 +79,6 @@ void run(const plan& p, const addresses& at, stream on) {
   const bool can_overlap = facts_of_device(where.device).major >= 9;
   // All kernels first: nothing is enqueued where one of them cannot be had.
   const std::vector<function> kernels = load_all(p, where);
-  if (std::ranges::any_of(p.steps,
-                          [](const step& s) { return std::holds_alternative<integer_product>(s); }))
-    prepare_products(where);
   auto kernel = kernels.begin();
   for (const step& s : p.steps) {
     if (const pass* const one = std::get_if<pass>(&s)) {

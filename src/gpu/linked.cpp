@@ -42,8 +42,6 @@ index most_packets(int ranks) { return ranks > 4 ? 1024 : ranks > 2 ? 2048 : 409
 // Of a packet's elements: f32 of bf16, say.
 constexpr int most_result_packets = 2;
 
-index shares(index n, index of) { return (n + of - 1) / of; }
-
 [[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
 
 bool is_at_16_bytes(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
@@ -131,9 +129,9 @@ void linked_ranks::reduce(const reduction& r, const void* x, std::size_t n, std:
   if (!s.at[s.rank]) refuse("linked_ranks: open() was not called");
   if (n == 0) return;
   if (!x || !out) refuse("x, out: null pointer");
-  const index together = packet_bytes / size_of(r.in()), packets = shares(share, together),
+  const index together = packet_bytes / size_of(r.in()), packets = gpu::shares(share, together),
               blocks = std::clamp<index>(
-                  shares(packets, threads_on_links / 2), 1,
+                  gpu::shares(packets, threads_on_links / 2), 1,
                   std::clamp<index>(static_cast<index>(how.blocks), 1, most_blocks_on_links));
   linked_call call{};
   std::copy(std::begin(s.at), std::end(s.at), call.memory);
@@ -144,9 +142,9 @@ void linked_ranks::reduce(const reduction& r, const void* x, std::size_t n, std:
   call.n = n;
   call.share = share;
   call.packets =
-      std::min(shares(packets, blocks),
+      std::min(gpu::shares(packets, blocks),
                std::clamp<index>(static_cast<index>(how.packets), 1, most_packets(s.ranks)));
-  call.steps = shares(packets, blocks * call.packets);
+  call.steps = gpu::shares(packets, blocks * call.packets);
   call.limit = s.limit;
   gpu::plan p;
   gpu::pass& one = std::get<gpu::pass>(
@@ -167,7 +165,7 @@ void linked_ranks::all_reduce(const reduction& r, const void* x, std::size_t n, 
   const std::size_t share =
       n * size_of(r.in()) <= how.at_once
           ? n
-          : shares(shares(n, static_cast<index>(of_->ranks)), together) * together;
+          : gpu::shares(gpu::shares(n, static_cast<index>(of_->ranks)), together) * together;
   reduce(r, x, n, share, true, out, where);
 }
 

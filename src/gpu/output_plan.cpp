@@ -108,8 +108,6 @@ constexpr index warp = order::lanes;
 constexpr index most_nodes = warp << 16;
 constexpr index least_beside = 8;  // columns, with which a patch is worth its block
 
-constexpr index shares(index items, index of_each) { return (items + of_each - 1) / of_each; }
-
 // Rows without gaps, of up to 1 KiB, in shared memory: elements from one to the next, so that the
 // threads of a warp, each in a row of its own, find their words in different banks. 0: they are not
 // that.

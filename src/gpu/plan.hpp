@@ -32,8 +32,16 @@ struct place {
   std::uint64_t bytes = 0;   ///< behind it
   place behind(std::uint64_t more) const { return {from, number, bytes + more}; }
 };
+/// How often `of_each` is begun by so many.
+constexpr std::size_t shares(std::size_t items, std::size_t of_each) {
+  return (items + of_each - 1) / of_each;
+}
+/// The next multiple.
+constexpr std::size_t up_to(std::size_t size, std::size_t multiple) {
+  return shares(size, multiple) * multiple;
+}
 /// Bytes to where the next thing may lie in a workspace.
-constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+constexpr std::size_t rounded_up(std::size_t bytes) { return up_to(bytes, 256); }
 inline place in_workspace(std::uint64_t bytes) { return {base::workspace, 0, bytes}; }
 
 /// The arguments of a kernel, one behind the other, as its parameters are. Where addresses go in

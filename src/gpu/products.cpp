@@ -23,10 +23,8 @@ using cuda::product_vectors;
 using order::index;
 
 constexpr std::string_view header = "bitfold/cuda/products.cuh";
-constexpr index multiple_of(index n, index each) { return (n + each - 1) / each * each; }
-constexpr index parts_of(index n, index each) { return (n + each - 1) / each; }
 // As the library likes vectors and matrices to begin.
-constexpr index pitch_of(index n) { return std::max<index>(multiple_of(n, 16), 16); }
+constexpr index pitch_of(index n) { return std::max<index>(up_to(n, 16), 16); }
 
 // ---- Digits -------------------------------------------------------------------------------------
 
@@ -188,7 +186,7 @@ class product_planner {
   }
   // Matrices first; then whichever of rows, columns and elements there is most of.
   void shrink() {
-    const auto half = [](index& n, index each) { n = multiple_of((n + 1) / 2, each); };
+    const auto half = [](index& n, index each) { n = up_to((n + 1) / 2, each); };
     if (part_.matrices > 1) return half(part_.matrices, 1);
     const index largest = std::max(part_.rows, part_.columns);
     if (can_shorten() && (part_.n / 8 > largest || largest <= least))
@@ -255,7 +253,7 @@ class product_planner {
   }
   static index packs_of_thread(const operand_vectors& v) {
     return std::bit_ceil(
-        std::max<index>(parts_of(v.of.n, team_of(v) * static_cast<index>(v.pack)), 1));
+        std::max<index>(shares(v.of.n, team_of(v) * static_cast<index>(v.pack)), 1));
   }
 
   void measure(const operand_vectors& v) {
@@ -264,7 +262,7 @@ class product_planner {
     const index of_block = v.across ? 32 * static_cast<index>(v.pack) : warps,
                 step = v.across ? cuda::measured_across : cuda::measured_along;
     pass& p = add_pass("measure_vectors", element_of(v), "kernel::element, " + reading_of(v),
-                       parts_of(v.count, of_block), parts_of(v.of.n, step));
+                       shares(v.count, of_block), shares(v.of.n, step));
     p.with.add(v.of);
     set_vectors(p.with, 0, v);
     p.with.add(v.count);
@@ -276,7 +274,7 @@ class product_planner {
         sizeof(double) * 2 + sizeof(void*);  // its factors, and where it begins
     return add_pass(
         "make_digits", element_of(v) + way(), "kernel::way, kernel::element, " + reading_of(v),
-        parts_of(count, cuda::vectors_of_tile), parts_of(pitch, cuda::elements_of_tile),
+        shares(count, cuda::vectors_of_tile), shares(pitch, cuda::elements_of_tile),
         cuda::vectors_of_tile * (cuda::pitch_of_tile * way_.integer_bytes() + of_vector));
   }
   pass& add_digits_of_rows(const operand_vectors& v, index count) {
@@ -285,7 +283,7 @@ class product_planner {
     for (const index number : {static_cast<index>(v.pack), team, packs_of_thread(v)})
       with += ", " + std::to_string(number);
     return add_pass("make_digits_of_rows", element_of(v) + way(), with,
-                    parts_of(count, cuda::threads_on_products / team), 1,
+                    shares(count, cuda::threads_on_products / team), 1,
                     cuda::threads_on_products / 32 * 16);  // a magnitude of each warp
   }
 
@@ -343,7 +341,7 @@ class product_planner {
   void reduce(const part_sizes& part) {
     const index each = sum_rows(part) * sum_columns(part), items = each * part.matrices;
     pass& p = add_pass("reduce_sums", way(), "kernel::way",
-                       std::min(parts_of(items, cuda::threads_on_products), most_blocks()), 1);
+                       std::min(shares(items, cuda::threads_on_products), most_blocks()), 1);
     p.with.add_address(sums_).add(each).add(part.matrices);
   }
 
@@ -371,13 +369,13 @@ class product_planner {
       r.addend_row_stride = of_.addend->row_stride;
       r.addend_column_stride = of_.addend->column_stride;
     }
-    const index items = parts_of(part.columns, cuda::results_of_thread) * part.rows * part.matrices;
+    const index items = shares(part.columns, cuda::results_of_thread) * part.rows * part.matrices;
     pass& p =
         add_pass("join_products",
                  element_of(a_) + "using result = " + type_name(of_.product.out()) + ";\n" + way(),
                  std::string("kernel::way, kernel::element, kernel::result, ") +
                      (of_.addend ? "true" : "false"),
-                 std::min(parts_of(items, cuda::threads_on_products), most_blocks()), 1);
+                 std::min(shares(items, cuda::threads_on_products), most_blocks()), 1);
     p.with.add(r).set(offsetof(product_results, sums), sums_);
     set_vectors(p.with, offsetof(product_results, a), a_);
     set_vectors(p.with, offsetof(product_results, b), b_);

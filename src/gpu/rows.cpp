@@ -17,8 +17,6 @@ constexpr int warp = order::lanes;
 constexpr std::size_t most_blocks = 1 << 30;
 
 unsigned as_blocks(std::size_t n) { return static_cast<unsigned>(std::min(n, most_blocks)); }
-std::size_t shares(std::size_t n, std::size_t each) { return (n + each - 1) / each; }
-
 // ---- How elements are read ----------------------------------------------------------------------
 
 /// Neighbouring elements that a thread takes together, as registers allow; `inputs` of as many rows

@@ -100,7 +100,7 @@ def _each_of_a_group(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | N
 def _some(given: tuple[Tensor | None, ...], queries: int, keys: int) -> Iterator[tuple[Tensor | None, ...]]:
     """Of some samples, or of some heads of one."""
     samples, heads = given[1].shape[:2]
-    most = MOST_OF_SCORES.get(given[1].device.type, MOST_OF_SCORES["cpu"])
+    most = MOST_OF_SCORES[given[1].device.type]
     for n, h in parts(samples, heads, min(queries, QUERIES) * keys, most):
         yield tuple(None if t is None else t[n, h] for t in given)
 

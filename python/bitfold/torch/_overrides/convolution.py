@@ -28,10 +28,6 @@ MOST_OF_PATCHES = {"cpu": 1 << 20, "cuda": 1 << 27}
 LEAST_OF_COLUMNS = 128
 
 
-def _most(x: Tensor) -> int:
-    return MOST_OF_PATCHES.get(x.device.type, MOST_OF_PATCHES["cpu"])
-
-
 class _Axis(NamedTuple):
     """Where the patches lie along an axis of the input: element `first` + i * `step` + j * `spread` is number j of patch i. Outside are zeros."""
 
@@ -91,7 +87,7 @@ def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axe
     rows = (filters.movedim(2, -1) if last else filters).flatten(2)
     bias = None if bias is None else bias.reshape(groups, -1, 1)
     first, *others = axes
-    for n, i in parts(x.shape[0], first.patches, groups * rows.shape[2] * math.prod(axis.patches for axis in others), _most(x)):
+    for n, i in parts(x.shape[0], first.patches, groups * rows.shape[2] * math.prod(axis.patches for axis in others), MOST_OF_PATCHES[x.device.type]):
         patches = _patches(x[n], [first.part(i.start, i.stop), *others], groups)
         to = out[n, :, i]
         to.copy_(_product(method, rows, _columns(patches, dims, last), bias).reshape(to.shape))
@@ -106,7 +102,7 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
     patches = patches.permute(1, *range(2, 3 + len(taps)), 0, *range(3 + len(taps), patches.dim()))  # groups, channels, taps, samples, places
     out = g.new_empty([*rows.shape[:2], *patches.shape[1 : 2 + len(taps)]])
     length, all_taps = rows.shape[2], math.prod(taps)
-    for some, c in _columns_at_once(groups, out.shape[2], all_taps * length, all_taps, _most(x)):
+    for some, c in _columns_at_once(groups, out.shape[2], all_taps * length, all_taps, MOST_OF_PATCHES[x.device.type]):
         to = out[some, :, c]
         columns = patches[some, c].reshape(to.shape[0], to.shape[2] * all_taps, length)
         to.copy_(_product(method, rows[some], columns.mT).reshape(to.shape))
