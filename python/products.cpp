@@ -51,6 +51,41 @@ nb::object product_of(const matrix_product& p, const described& a, const describ
   return std::move(made.object);
 }
 
+// Patches and filters, and their like, on a GPU: a result of the batch's axes, a's vectors' and
+// b's; or None where they cannot be contracted there.
+nb::object contract(nb::handle a_given, nb::handle b_given, int batch, int a_vectors, int b_vectors,
+                    nb::handle addend_given, nb::handle dtype, const family& by) {
+  const input a_in(a_given, "a", &by), b_in(b_given, "b", &by);
+  const described &a = matrices(a_in, "a"), &b = matrices(b_in, "b");
+  check_together(b, a, "b");
+  std::optional<input> addend_in;
+  if (!addend_given.is_none()) {
+    addend_in.emplace(addend_given, "addend", &by);
+    check_together(matrices(*addend_in, "addend"), a, "addend");
+  }
+  const view* const addend = addend_in ? &matrices(*addend_in, "addend").where : nullptr;
+  const matrix_product p = make_matrix_product(
+      a.type.stored, std::nullopt,
+      dtype.is_none() ? std::nullopt : std::optional(parse_number("dtype", dtype)));
+  const cuda::contracted_axes axes{batch, a_vectors, b_vectors};
+  if (!a.on_gpu()) refuse("a: in the CPU's memory, where contract takes a GPU's");
+  const std::vector<std::int64_t> extents = cuda::contracted_extents(a.where, b.where, axes);
+  {
+    const cuda::current_device here(a.device);
+    if (!cuda::can_contract(p, a.where, b.where, axes)) return nb::none();
+  }
+  const model beside{a.type, nb::borrow(a_in.object())};
+  memory made = by.make(beside, {p.out()}, extents);
+  by.run(
+      a, beside, [&] { return cuda::contract_workspace_bytes(p, a.where, b.where, axes, addend); },
+      [&](workspace room, cuda::stream where) {
+        cuda::contract(p, a.where, b.where, axes, addend, made.address, room.address, room.size,
+                       where);
+      },
+      [](const cpu::options&) {});
+  return std::move(made.object);
+}
+
 bool broadcasts(const view& x, std::span<const std::int64_t> to) {
   const auto rank = static_cast<std::size_t>(x.rank);
   if (rank > to.size()) return false;
@@ -108,6 +143,13 @@ nb::object multiply_plain(const tensors& of, int rank, nb::handle a_given, nb::h
 }  // namespace
 
 void add_products(nb::module_& m) {
+  m.def("contract", contract, "a"_a, "b"_a, "batch"_a, "a_vectors"_a, "b_vectors"_a,
+        "addend"_a.none(), "dtype"_a.none(), "family"_a,
+        "The product of each vector of a and of b on a GPU, of axes of a batch, vectors and "
+        "elements; None where the GPU has none of them.");
+  m.def(
+      "product_bits", [](nb::handle type) { return product_bits(parse_number("dtype", type)); },
+      "dtype"_a, "The bits of a type's integers by method fixed.");
   m.def("matmul", multiply, "a"_a, "b"_a, "addend"_a.none(), "method"_a, "dtype"_a.none(),
         "bits"_a.none(), "family"_a, "The product of two arrays as NumPy's matmul has it.");
 }

@@ -18,6 +18,12 @@
 
 namespace bitfold::test {
 
+/// Whether it is the tests' own driver that is asked, which computes on the CPU.
+inline bool is_emulated() {
+  const auto devices = cuda::devices();
+  return devices.size() == 1 && devices[0] == "an emulated GPU";
+}
+
 /// The facts of the GPU that is here; or else of one of compute capability 9.0.
 inline const gpu::device_facts& this_gpu() {
   static const gpu::device_facts none = gpu::facts_of({9, 0});

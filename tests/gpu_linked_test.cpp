@@ -100,15 +100,10 @@ bool is_right(int rank, int ranks, shared& all) {
   return right;
 }
 
-bool is_emulated() {
-  const auto devices = cuda::devices();
-  return devices.size() == 1 && devices[0] == "an emulated GPU";
-}
-
 }  // namespace
 
 TEST_CASE("linked ranks have the bits of contributions") {
-  if (!is_emulated()) return;
+  if (!test::is_emulated()) return;
   for (const int ranks : {2, 3, 4, 8}) {
     auto* const all = static_cast<shared*>(
         mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

@@ -11,6 +11,7 @@
 
 #include "dispatch.hpp"
 #include "gpu/explain.hpp"
+#include "gpu/launcher.hpp"
 #include "gpu/products.hpp"
 #include "products.hpp"
 
@@ -128,6 +129,26 @@ void check_product(product_case c, std::uint64_t seed = 1) {
   INFO(name(c.a.type) << " to " << name(p.out()) << ", of " << c.a.extents.size() << " axes");
   test::check_same("out", out.contents(), want);
   (void)workspace.contents();
+  if (p.method() || !is_float(p.in())) return;
+  const detail::product_layout l = detail::layout_of(x, y);
+  if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
+  std::optional<detail::addend_layout> places;
+  if (added) places = detail::layout_of(*added, l, x, y);
+  for (const auto way : {gpu::product_way::tiles, gpu::product_way::library}) {
+    // An emulated GPU takes seconds for what is larger.
+    if (way == gpu::product_way::tiles && test::is_emulated() &&
+        l.results.size() * l.a.vectors * l.b.vectors * l.a.n > 1u << 20)
+      continue;
+    const array_on_gpu own_out(std::vector<std::byte>(n), p.out());
+    const gpu::plan made = gpu::plan_product({p, l, places ? &*places : nullptr, own_out.at()},
+                                             c.memory, gpu::facts_of_current_device(), way);
+    const array_on_gpu own_workspace(std::vector<std::byte>(made.workspace), dtype::f64);
+    gpu::run(made, {.workspace = own_workspace.at()}, nullptr);
+    test::wait_for();
+    INFO(gpu::explain(made, gpu::facts_of_current_device()));
+    test::check_same("out", own_out.contents(), want);
+    (void)own_workspace.contents();
+  }
 }
 
 matrices of(dtype type, std::vector<std::int64_t> extents, bool transposed = false,
@@ -220,6 +241,138 @@ TEST_CASE("products on a GPU have the CPU's bits: bits, output types, other meth
   with(dtype::i32, {}, {});
 }
 
+TEST_CASE("products on a GPU in tiles have the CPU's bits: shapes, parts of rows") {
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16}) {
+    check_product({of(t, {3, 2100}), of(t, {2100, 130})});        // a wide tile
+    check_product({of(t, {130, 1030}, true), of(t, {1030, 5})});  // a high one
+    check_product({of(t, {20, 1100}), of(t, {1100, 33}, true), of(t, {20, 1})});
+    check_product({of(t, {70, 110}), of(t, {110, 65}, true), of(t, {70, 1})});
+  }
+  product_case few{of(dtype::f32, {5, 3000}), of(dtype::f32, {3000, 3})};
+  for (const int bits : {8, 11, 24, 30, 32}) {
+    few.bits = bits;
+    few.how = values::outliers;
+    check_product(few);
+  }
+}
+
+namespace {
+
+/// As a product of copies has it: of a view with axes of a batch, of vectors and of elements.
+struct vectors {
+  std::vector<std::int64_t> extents, strides;
+  std::int64_t first = 0;
+  int of_vectors;
+};
+view at(const vectors& v, dtype type, const void* data) {
+  view x{type,
+         static_cast<const std::byte*>(data) + v.first * static_cast<std::int64_t>(size_of(type)),
+         static_cast<int>(v.extents.size()),
+         {},
+         {}};
+  std::copy(v.extents.begin(), v.extents.end(), x.extent.begin());
+  std::copy(v.strides.begin(), v.strides.end(), x.stride.begin());
+  return x;
+}
+// Row-major, of a batch, vectors and elements.
+std::vector<std::byte> copied(const vectors& v, int batch, const std::vector<std::byte>& from,
+                              std::size_t size, std::vector<std::int64_t>& extents) {
+  detail::axes all;
+  extents = {1, 1, 1};
+  for (std::size_t k = 0; k < v.extents.size(); ++k) {
+    all.dims[all.rank++] = {static_cast<std::uint64_t>(v.extents[k]), v.strides[k], 0};
+    const int of = static_cast<int>(k) < batch                  ? 0
+                   : static_cast<int>(k) < batch + v.of_vectors ? 1
+                                                                : 2;
+    extents[static_cast<std::size_t>(of)] *= v.extents[k];
+  }
+  std::vector<std::byte> to(all.size() * size);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    std::memcpy(to.data() + i * size,
+                from.data() + static_cast<std::size_t>(v.first + all.offset_of(i).x) * size, size);
+  return to;
+}
+
+void check_contraction(dtype t, int batch, const vectors& a, const vectors& b, bool with_addend,
+                       values how = values::ordinary) {
+  const std::size_t size = size_of(t);
+  const auto memory_of = [&](std::uint64_t seed) {
+    matrices m = of(t, {20000});
+    fill(m, how, seed);
+    return m.bytes;
+  };
+  const std::vector<std::byte> x = memory_of(1), y = memory_of(2), z = memory_of(3);
+  std::vector<std::int64_t> of_a, of_b;
+  const std::vector<std::byte> rows = copied(a, batch, x, size, of_a),
+                               columns = copied(b, batch, y, size, of_b);
+  view right = row_major(t, columns.data(), of_b);
+  std::swap(right.extent[1], right.extent[2]);
+  std::swap(right.stride[1], right.stride[2]);
+  const matrix_product p = make_matrix_product(t);
+  const std::int64_t matrices_of_all = std::max(of_a[0], of_b[0]);
+  std::vector<std::byte> want(static_cast<std::size_t>(matrices_of_all * of_a[1] * of_b[1]) * size);
+  const view bias = row_major(t, z.data(), {of_a[1], 1});
+  if (with_addend)
+    cpu::matmul(p, row_major(t, rows.data(), of_a), right, bias, want.data());
+  else
+    cpu::matmul(p, row_major(t, rows.data(), of_a), right, want.data());
+  const array_on_gpu there_x(x, t), there_y(y, t), there_z(z, t),
+      out(std::vector<std::byte>(want.size()), t);
+  const view bias_there = row_major(t, there_z.at(), {of_a[1], 1});
+  const view *const addend = with_addend ? &bias_there : nullptr, left = at(a, t, there_x.at()),
+                    other = at(b, t, there_y.at());
+  const cuda::contracted_axes axes{batch, a.of_vectors, b.of_vectors};
+  REQUIRE(cuda::can_contract(p, left, other, axes));
+  const std::size_t bytes = cuda::contract_workspace_bytes(p, left, other, axes, addend);
+  const array_on_gpu workspace(std::vector<std::byte>(bytes), dtype::f64);
+  cuda::contract(p, left, other, axes, addend, out.at(), workspace.at(), bytes);
+  test::wait_for();
+  test::check_same("out", out.contents(), want);
+  (void)workspace.contents();
+}
+
+}  // namespace
+
+TEST_CASE("contractions on a GPU have the bits of products of copies", "[racecheck]") {
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16})
+    for (const values how : {values::ordinary, values::with_specials}) {
+      // Patches of 3 x 2 of images of 4 channels, 9 x 8, every other one, upside down.
+      const vectors filters{{1, 5, 4, 3, 2}, {0, 24, 6, 2, 1}, 0, 1},
+          patches{{3, 4, 4, 4, 3, 2}, {288, 16, 2, 72, 8, 1}, 0, 2},
+          flipped{{3, 4, 4, 4, 3, 2}, {288, -16, 2, 72, 8, 1}, 60, 2};
+      check_contraction(t, 1, filters, patches, true, how);
+      check_contraction(t, 1, filters, flipped, false, how);
+      // What a filter's gradient is: over samples and places.
+      const vectors gradient{{5, 3, 4, 4}, {48, 240, 4, 1}, 0, 1},
+          met{{4, 3, 2, 3, 4, 4}, {72, 8, 1, 288, 16, 2}, 0, 3};
+      check_contraction(t, 0, gradient, met, false, how);
+      // Elements that are neighbours after all, and one vector.
+      check_contraction(t, 0, {{4, 5, 6}, {30, 6, 1}, 0, 1}, {{2, 3, 30}, {90, 30, 1}, 7, 2}, true,
+                        how);
+      check_contraction(t, 0, {{1, 30}, {0, 2}, 0, 1}, {{40, 5, 6}, {1, 240, 40}, 0, 1}, false,
+                        how);
+    }
+}
+
+TEST_CASE("contractions on a GPU say what is wrong") {
+  const matrix_product p = make_matrix_product(dtype::f32);
+  const test::device_memory x(std::vector<float>(64));
+  const view a = row_major(dtype::f32, x.p, {4, 4, 4}), b = row_major(dtype::f32, x.p, {2, 8}),
+             wide = row_major(dtype::f64, x.p, {2, 16});
+  CHECK(cuda::contract_workspace_bytes(p, row_major(dtype::f32, x.p, {4, 0}),
+                                       row_major(dtype::f32, x.p, {0, 0}), {0, 1, 1}) == 0);
+  CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, b, {0, 1, 1}), error);  // 16 and 8
+  CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, b, {0, 3, 1}), error);
+  CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, b, {-1, 1, 1}), error);
+  CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, wide, {0, 1, 1}), error);
+  const matrix_product of_doubles = make_matrix_product(dtype::f64);
+  const view doubles = row_major(dtype::f64, x.p, {2, 16});
+  CHECK_FALSE(cuda::can_contract(of_doubles, doubles, doubles, {0, 1, 1}));
+  CHECK_THROWS_AS(cuda::contract_workspace_bytes(of_doubles, doubles, doubles, {0, 1, 1}), error);
+  CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, nullptr, x.p, 1 << 20), error);
+  CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, x.p, x.p, 0), error);
+}
+
 TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
   const matrix_product p = make_matrix_product(dtype::f32);
   const test::device_memory x(std::vector<float>(12)), out(std::vector<float>(16, 7));
@@ -260,7 +413,8 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   CHECK(made.workspace < (std::size_t{1} << 30) * 5 / 2 + 1);
   CHECK(gpu::plan_product({p, long_l, nullptr, nullptr}, made.workspace, on).workspace ==
         made.workspace);
-  const std::string text = gpu::explain(gpu::plan_product({p, l, nullptr, nullptr}, -1, on), on);
+  const std::string text = gpu::explain(
+      gpu::plan_product({p, l, nullptr, nullptr}, -1, on, gpu::product_way::library), on);
   CHECK(text.find("cuBLASLt: int8 8192 x 4096 by 4096 x 50272, 9 times") != std::string::npos);
 }
 

@@ -145,5 +145,27 @@ std::size_t matmul_workspace_bytes(const matrix_product& p, const view& a, const
 void matmul(const matrix_product& p, const view& a, const view& b, const view* addend, void* out,
             void* workspace, std::size_t workspace_size, stream s = nullptr);
 
+/// How the axes of two operands go together, in this order: `batch` axes of both, which broadcast;
+/// those along which vectors lie; those along which their elements do, at least one.
+struct contracted_axes {
+  int batch = 0, a_vectors = 1, b_vectors = 1;
+};
+
+/// The product by `fixed` of each vector of a and of b, as of a row and a column, without a copy
+/// of vectors that share elements, such as patches of an image. `out` is row-major, of the batch's
+/// axes, a's vectors' and b's vectors'; `addend` may be null, and broadcasts to the batch's axes,
+/// all of a's vectors and all of b's. Elements are in the order of their axes, as many in a as in
+/// b. Errors, besides those of matmul: axes that are not there; what can_contract denies.
+std::vector<std::int64_t> contracted_extents(const view& a, const view& b, contracted_axes axes);
+std::size_t contract_workspace_bytes(const matrix_product& p, const view& a, const view& b,
+                                     contracted_axes axes, const view* addend = nullptr);
+void contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes,
+              const view* addend, void* out, void* workspace, std::size_t workspace_size,
+              stream s = nullptr);
+/// Whether the current device does it: a GPU of compute capability 8.0 or above; elements of 16 or
+/// 32 bits, integers of up to 32 bits, at most 2^20 elements of a vector, within 2^31 of one
+/// another.
+bool can_contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes);
+
 }  // namespace cuda
 }  // namespace bitfold

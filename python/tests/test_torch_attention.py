@@ -37,32 +37,37 @@ def output_and_gradients(q, k, v, g, **options):
 # ---- The definition ------------------------------------------------------------------------------
 
 
-def product(method, a, b, out):
-    return bitfold.matmul(a, b, method="exact" if method == "exact" else "fixed", dtype=str(out).removeprefix("torch."))
+BITS = {torch.bfloat16: 16, torch.float16: 21, torch.float32: 28, torch.float64: 58}
 
 
-def added(method, total, a, b):
-    return total + product(method, a, b, total.dtype) if method == "exact" else bitfold.matmul(a, b, addend=total)
+def product(method, a, b, out, like):
+    """By `fixed` of integers as products of the type `like` have them."""
+    fixed = {"method": "exact"} if method == "exact" else {"bits": BITS[like]}
+    return bitfold.matmul(a, b, dtype=str(out).removeprefix("torch."), **fixed)
+
+
+def added(method, total, a, b, like):
+    return total + product(method, a, b, total.dtype, like) if method == "exact" else bitfold.matmul(a, b, addend=total, bits=BITS[like])
 
 
 def of_a_head(method, q, k, v, g, mask, causal, scale):
     """The output; the gradient of q; and a function that adds those of k and v to what there is."""
     acc, (n, m) = wide(q.dtype), (len(q), len(k))
     unseen = torch.ones(n, m, dtype=torch.bool).triu_(1) if causal else torch.zeros(n, m, dtype=torch.bool)
-    s = product(method, q, k.mT, acc) * scale
+    s = product(method, q, k.mT, acc, q.dtype) * scale
     s = (s if mask is None else s + mask).masked_fill(unseen, -math.inf)
     p = bitfold.softmax(s).masked_fill((s == -math.inf).all(1, True), 0)
-    out = product(method, p, v.to(acc), q.dtype)
-    dp = product(method, g, v.mT, acc).masked_fill(unseen, 0)
+    out = product(method, p, v.to(acc), q.dtype, q.dtype)
+    dp = product(method, g, v.mT, acc, q.dtype).masked_fill(unseen, 0)
     ds = (dp - bitfold.dot(dp, p, axis=1, method=method)[:, None]) * p * scale
-    dq = product(method, ds, k.to(acc), q.dtype)
+    dq = product(method, ds, k.to(acc), q.dtype, q.dtype)
 
     def add_to(dk, dv):
         for i in range(0, n, 256):
             block = slice(i, i + 256)
             seen = slice(0, min(i + 256, n) if causal else m)
-            dk[seen] = added(method, dk[seen], ds[block, seen].mT, q[block].to(acc))
-            dv[seen] = added(method, dv[seen], p[block, seen].mT, g[block].to(acc))
+            dk[seen] = added(method, dk[seen], ds[block, seen].mT, q[block].to(acc), q.dtype)
+            dv[seen] = added(method, dv[seen], p[block, seen].mT, g[block].to(acc), q.dtype)
 
     return out, dq, add_to
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <bit>
 #include <bitfold/cuda/plan.hpp>
-#include <bitfold/cuda/products.hpp>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -13,16 +12,16 @@
 #include <utility>
 
 #include "launcher.hpp"
+#include "product_passes.hpp"
+#include "product_tiles.hpp"
 
 namespace bitfold::gpu {
 namespace {
 
 using cuda::product_digits;
 using cuda::product_results;
-using cuda::product_vectors;
 using order::index;
 
-constexpr std::string_view header = "bitfold/cuda/products.cuh";
 // As the library likes vectors and matrices to begin.
 constexpr index pitch_of(index n) { return std::max<index>(up_to(n, 16), 16); }
 
@@ -58,59 +57,6 @@ digit_way way_of(int bits, index n) {
   return {count, count, bits > 29, false};
 }
 
-// ---- Operands -----------------------------------------------------------------------------------
-
-/// An operand as kernels read it.
-struct operand_vectors {
-  product_vectors of;
-  index count;  ///< of all matrices
-  bool one;     ///< all results have the same matrix of it
-  bool across;  ///< vectors are neighbours, rather than elements
-  int pack;
-  dtype type;
-  place largest, specials, scales;
-};
-
-using stride_of = std::int64_t detail::axes::axis::*;
-bool is_one(const detail::axes& results, stride_of stride) {
-  for (int k = 0; k < results.rank; ++k)
-    if (results.dims[k].extent != 1 && results.dims[k].*stride != 0) return false;
-  return true;
-}
-
-operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
-                           stride_of stride, bool one) {
-  operand_vectors v{};
-  v.type = l.type;
-  v.of.x = l.data;
-  v.of.vectors = l.vectors;
-  v.of.n = l.n;
-  v.of.vector_stride = l.vector_stride;
-  v.of.element_stride = l.element_stride;
-  v.one = one;
-  if (!v.one)
-    for (int k = 0; k < results.rank; ++k)
-      v.of.matrices.dims[v.of.matrices.rank++] = {results.dims[k].extent, results.dims[k].*stride,
-                                                  0};
-  v.count = l.vectors * (v.one ? 1 : results.size());
-  v.across = l.vectors > 1 && std::abs(l.vector_stride) < std::abs(l.element_stride);
-  const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
-  const std::int64_t near = v.across ? l.vector_stride : l.element_stride,
-                     far = v.across ? l.element_stride : l.vector_stride;
-  bool packs = near == 1 && far % pack == 0 && reinterpret_cast<std::uintptr_t>(l.data) % 16 == 0 &&
-               (v.across ? l.vectors : l.n) % static_cast<index>(pack) == 0;
-  for (int k = 0; k < v.of.matrices.rank; ++k) packs = packs && v.of.matrices.dims[k].x % pack == 0;
-  v.pack = packs ? static_cast<int>(pack) : 1;
-  return v;
-}
-
-// Several results of one matrix each: the left one's is then taken again for each.
-bool both_are_one(const product_problem& of) {
-  const detail::axes& places = of.layout.places;
-  return places.size() > 1 && is_one(places, &detail::axes::axis::x) &&
-         is_one(places, &detail::axes::axis::y);
-}
-
 // ---- Parts --------------------------------------------------------------------------------------
 
 /// How much is made at a time: matrices, rows and columns of results, elements of their sums.
@@ -124,8 +70,9 @@ class product_planner {
       : of_(of),
         on_(on),
         way_(way_of(of.product.bits(), of.layout.a.n)),
-        a_(vectors_of(of.layout.a, of.layout.places, &detail::axes::axis::x,
-                      is_one(of.layout.places, &detail::axes::axis::x) && !both_are_one(of))),
+        a_(vectors_of(
+            of.layout.a, of.layout.places, &detail::axes::axis::x,
+            is_one(of.layout.places, &detail::axes::axis::x) && !both_are_one(of.layout.places))),
         b_(vectors_of(of.layout.b, of.layout.places, &detail::axes::axis::y,
                       is_one(of.layout.places, &detail::axes::axis::y))) {
     const index results = of.layout.results.size();
@@ -141,7 +88,7 @@ class product_planner {
     // Some of the library's algorithms take memory; of few results they are not worth it.
     scratch_bytes_ =
         all_.rows * all_.columns * all_.matrices >= (1 << 16) ? std::size_t{8} << 20 : 0;
-    measured_ = rounded_up((8 + 4) * (a_.count + b_.count));
+    measured_ = measured_bytes(a_.count + b_.count);
     scale_bytes_ = rounded_up(4 * (a_.count + b_.count));
     // Of very many vectors that takes more than the memory: beside it the smallest parts would be
     // millions.
@@ -161,6 +108,17 @@ class product_planner {
               {std::min(part_.matrices, all_.matrices - m), std::min(part_.rows, all_.rows - r),
                std::min(part_.columns, all_.columns - c), part_.n});
     return std::move(plan_);
+  }
+
+  /// Nanoseconds, about: of digits, which are written and read, and of sums.
+  double time() const {
+    const products_numbers& by = on_.numbers->products;
+    const double results = static_cast<double>(all_.rows * all_.columns * all_.matrices),
+                 elements = static_cast<double>((a_.count + b_.count) * all_.n),
+                 size = static_cast<double>(size_of(a_.type)),
+                 products = results * static_cast<double>(all_.n) * way_.sums,
+                 bytes = elements * (size + 2 * way_.digits) + results * 8 * way_.sums;
+    return by.of_call_library + (products / by.library + bytes / by.bytes) / on_.processors;
   }
 
  private:
@@ -203,10 +161,7 @@ class product_planner {
       return in_workspace(std::exchange(end, end + rounded_up(bytes)));
     };
     const place largest = take(measured_);
-    a_.largest = largest;
-    b_.largest = largest.behind(8 * a_.count);
-    a_.specials = b_.largest.behind(8 * b_.count);
-    b_.specials = a_.specials.behind(4 * a_.count);
+    place_measures(a_, b_, largest);
     a_.scales = take(scale_bytes_);
     b_.scales = a_.scales.behind(4 * a_.count);
     digits_a_ = take(digit_bytes_of(part_, part_.rows));
@@ -221,27 +176,12 @@ class product_planner {
 
   pass& add_pass(std::string_view name, const std::string& definitions, const std::string& with,
                  index blocks, index rows_of_blocks, std::size_t shared = 0) {
-    pass& p = std::get<pass>(plan_.steps.emplace_back(
-        pass{instantiation{name, header, definitions,
-                           "bitfold::cuda::" + std::string(name) + "<" + with + ">"},
-             grid_of(blocks, blocks), cuda::threads_on_products, shared}));
-    p.rows_of_blocks = static_cast<unsigned>(std::clamp<index>(rows_of_blocks, 1, 65535));
-    return p;
+    return add_product_pass(plan_, products_header, name, definitions, with, blocks, rows_of_blocks,
+                            shared);
   }
   index most_blocks() const { return static_cast<index>(on_.processors) * 32; }
 
-  static std::string element_of(const operand_vectors& v) {
-    return "using element = " + type_name(v.type) + ";\n";
-  }
   std::string way() const { return "using way = " + way_.type() + ";\n"; }
-  static std::string reading_of(const operand_vectors& v) {
-    return std::string(v.across ? "true" : "false") + ", " + std::to_string(v.pack);
-  }
-  static void set_vectors(arguments& to, std::size_t at, const operand_vectors& v) {
-    to.set(at + offsetof(product_vectors, largest), v.largest)
-        .set(at + offsetof(product_vectors, specials), v.specials)
-        .set(at + offsetof(product_vectors, scales), v.scales);
-  }
 
   // Whether a team's registers hold a vector; how many of its packs a thread has.
   bool is_read_once(const operand_vectors& v) const {
@@ -257,32 +197,22 @@ class product_planner {
   }
 
   void measure(const operand_vectors& v) {
-    if (is_read_once(v)) return;
-    constexpr index warps = cuda::threads_on_products / 32;
-    const index of_block = v.across ? 32 * static_cast<index>(v.pack) : warps,
-                step = v.across ? cuda::measured_across : cuda::measured_along;
-    pass& p = add_pass("measure_vectors", element_of(v), "kernel::element, " + reading_of(v),
-                       shares(v.count, of_block), shares(v.of.n, step));
-    p.with.add(v.of);
-    set_vectors(p.with, 0, v);
-    p.with.add(v.count);
-    p.bytes_read = v.count * v.of.n * size_of(v.type);
+    if (!is_read_once(v)) add_measure(plan_, v);
   }
 
   pass& add_digits(const operand_vectors& v, index count, index pitch) {
     constexpr std::size_t of_vector =
         sizeof(double) * 2 + sizeof(void*);  // its factors, and where it begins
     return add_pass(
-        "make_digits", element_of(v) + way(), "kernel::way, kernel::element, " + reading_of(v),
+        "make_digits", element_of(v.type) + way(),
+        arguments_of("kernel::way, kernel::element", v.across, v.pack),
         shares(count, cuda::vectors_of_tile), shares(pitch, cuda::elements_of_tile),
         cuda::vectors_of_tile * (cuda::pitch_of_tile * way_.integer_bytes() + of_vector));
   }
   pass& add_digits_of_rows(const operand_vectors& v, index count) {
     const index team = team_of(v);
-    std::string with = "kernel::way, kernel::element";
-    for (const index number : {static_cast<index>(v.pack), team, packs_of_thread(v)})
-      with += ", " + std::to_string(number);
-    return add_pass("make_digits_of_rows", element_of(v) + way(), with,
+    return add_pass("make_digits_of_rows", element_of(v.type) + way(),
+                    arguments_of("kernel::way, kernel::element", v.pack, team, packs_of_thread(v)),
                     shares(count, cuda::threads_on_products / team), 1,
                     cuda::threads_on_products / 32 * 16);  // a magnitude of each warp
   }
@@ -353,8 +283,6 @@ class product_planner {
     r.one_b = b_.one;
     r.sum_rows = sum_rows(part);
     r.sum_columns = sum_columns(part);
-    r.rows = of_.layout.a.vectors;
-    r.columns = of_.layout.b.vectors;
     r.first_matrix = matrix;
     r.first_row = row;
     r.first_column = column;
@@ -362,20 +290,14 @@ class product_planner {
     r.row_count = part.rows;
     r.column_count = part.columns;
     r.bits = of_.product.bits();
-    r.out = of_.out;
-    if (of_.addend) {
-      r.addend = of_.addend->data;
-      r.addend_matrices = of_.addend->matrices;
-      r.addend_row_stride = of_.addend->row_stride;
-      r.addend_column_stride = of_.addend->column_stride;
-    }
+    r.out = output_of(of_.layout.a.vectors, of_.layout.b.vectors, of_.addend, of_.out);
     const index items = shares(part.columns, cuda::results_of_thread) * part.rows * part.matrices;
-    pass& p =
-        add_pass("join_products",
-                 element_of(a_) + "using result = " + type_name(of_.product.out()) + ";\n" + way(),
-                 std::string("kernel::way, kernel::element, kernel::result, ") +
-                     (of_.addend ? "true" : "false"),
-                 std::min(shares(items, cuda::threads_on_products), most_blocks()), 1);
+    pass& p = add_pass(
+        "join_products",
+        element_of(a_.type) + "using result = " + type_name(of_.product.out()) + ";\n" + way(),
+        std::string("kernel::way, kernel::element, kernel::result, ") +
+            (of_.addend ? "true" : "false"),
+        std::min(shares(items, cuda::threads_on_products), most_blocks()), 1);
     p.with.add(r).set(offsetof(product_results, sums), sums_);
     set_vectors(p.with, offsetof(product_results, a), a_);
     set_vectors(p.with, offsetof(product_results, b), b_);
@@ -394,7 +316,13 @@ class product_planner {
 
 }  // namespace
 
-plan plan_product(const product_problem& of, std::size_t memory, const device_facts& on) {
+plan plan_product(const product_problem& of, std::size_t memory, const device_facts& on,
+                  product_way way) {
+  const contraction_problem tiles = as_contraction(of);
+  if (way != product_way::library && can_contract(tiles, on) &&
+      (way == product_way::tiles ||
+       time_of_contraction(tiles, on) < product_planner(of, memory, on).time()))
+    return plan_contraction(tiles, memory, on);
   return product_planner(of, memory, on).made();
 }
 

@@ -90,6 +90,15 @@ constexpr index tile_of(const sort_line& l) {
   return static_cast<index>(l.threads) * static_cast<index>(l.items);
 }
 
+/// What decides whether digits of products are made in tiles, or go through memory to a library:
+/// products of digits, and bytes, in a nanosecond of a processor.
+struct products_numbers {
+  double library, tiles[4];  ///< of integers of 1 to 4 digits
+  double bytes;
+  double results;                         ///< of a tile, besides
+  double of_call_library, of_call_tiles;  ///< nanoseconds
+};
+
 struct tuning {
   std::string_view name;      ///< of the architecture
   std::string_view measured;  ///< on which GPUs; empty: on none
@@ -107,6 +116,7 @@ struct tuning {
   int pattern_blocks_of_processor;  ///< that count patterns of bits for count_distinct
   index rows_of_wide_packets;       ///< of row functions, from which a thread takes twice as much
   std::size_t parameter_blocks;     ///< enough of them for gradients of parameters
+  products_numbers products;
 };
 
 /// The table for GPUs of that compute capability: its own, or else that of the nearest below.

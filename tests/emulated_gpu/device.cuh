@@ -172,6 +172,43 @@ inline std::uint32_t shift_right_across(std::uint32_t low, std::uint32_t high, i
 inline std::uint32_t shift_left_across(std::uint32_t low, std::uint32_t high, int by) {
   return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) << by >> 32);
 }
+inline std::uint32_t bytes_of(std::uint32_t low, std::uint32_t high, unsigned which) {
+  const std::uint64_t all = std::uint64_t{high} << 32 | low;
+  std::uint32_t to = 0;
+  for (int k = 0; k < 4; ++k)
+    to |= static_cast<std::uint32_t>(all >> (which >> 4 * k & 7) * 8 & 0xff) << 8 * k;
+  return to;
+}
+inline std::int32_t nearest_integer_of(float x) {
+  return x > -0x1p31f && x < 0x1p31f ? static_cast<std::int32_t>(__builtin_rintf(x)) : 0;
+}
+// Lane 4 g + q has, of rows g and g + 8 of a, and of column g of b, elements 4 q to 4 q + 3 and as
+// many behind 16; and of the sums columns 2 q and 2 q + 1 of those rows.
+inline void multiply_digits(std::int32_t (&sums)[4], const std::uint32_t (&a)[4],
+                            const std::uint32_t (&b)[2]) {
+  struct lane {
+    std::uint32_t a[4], b[2];
+  };
+  static lane all[1024];
+  const int first = static_cast<int>(threadIdx.x) / warp * warp, own = own_lane();
+  __builtin_memcpy(all[first + own].a, a, sizeof a);
+  __builtin_memcpy(all[first + own].b, b, sizeof b);
+  wait_for_the_warp();
+  const auto product = [](std::uint32_t x, std::uint32_t y) {
+    std::int32_t sum = 0;
+    for (int k = 0; k < 32; k += 8)
+      sum += static_cast<std::int8_t>(x >> k) * static_cast<std::int8_t>(y >> k);
+    return sum;
+  };
+  for (int q = 0; q < 4; ++q)
+    for (int k = 0; k < 4; ++k) {
+      const lane &row = all[first + own / 4 * 4 + q],
+                 &column = all[first + (own % 4 * 2 + k % 2) * 4 + q];
+      for (int half = 0; half < 2; ++half)
+        sums[k] += product(row.a[k / 2 + 2 * half], column.b[half]);
+    }
+  wait_for_the_warp();
+}
 inline std::int32_t upper_half(double x) {
   return static_cast<std::int32_t>(__builtin_bit_cast(std::uint64_t, x) >> 32);
 }

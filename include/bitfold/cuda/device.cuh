@@ -163,6 +163,22 @@ __device__ inline std::uint32_t shift_right_across(std::uint32_t low, std::uint3
 __device__ inline std::uint32_t shift_left_across(std::uint32_t low, std::uint32_t high, int by) {
   return __funnelshift_l(low, high, by);
 }
+/// Four of the eight bytes of low and, behind it, high: the lowest half byte of `which` says which
+/// is the first.
+__device__ inline std::uint32_t bytes_of(std::uint32_t low, std::uint32_t high, unsigned which) {
+  return __byte_perm(low, high, which);
+}
+/// The nearest integer, the even one of two; any where that has more than 32 bits.
+__device__ inline std::int32_t nearest_integer_of(float x) { return __float2int_rn(x); }
+/// sums += a b, of 16 x 32 and 32 x 8 integers of 8 bits, as the threads of a warp hold them (PTX
+/// ISA, fragments of mma.m16n8k32).
+__device__ inline void multiply_digits(std::int32_t (&sums)[4], const std::uint32_t (&a)[4],
+                                       const std::uint32_t (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 /// The halves of a double's bits.
 __device__ inline std::int32_t upper_half(double x) { return __double2hiint(x); }
 __device__ inline std::int32_t lower_half(double x) { return __double2loint(x); }

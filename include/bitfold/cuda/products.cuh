@@ -74,7 +74,8 @@ struct largest_magnitude {
       join(other);
     }
   }
-  __device__ void note(const product_vectors& of, index vector) const {
+  template <class Vectors>
+  __device__ void note(const Vectors& of, index vector) const {
     if (finite != 0) raise_to(of.largest[vector], static_cast<std::uint64_t>(finite));
     if (specials != 0) set_bits_of(of.specials[vector], specials);
   }
@@ -402,39 +403,35 @@ __device__ inline void load_sums(const product_results& of, index part, index ro
   }
 }
 
-// Where a result lies, its addend, and what is known of its row and column.
+// Where a result lies, and its addend.
 template <class Out>
 struct product_place {
   Out* out;
   const Out* addend;
-  const std::int32_t *scale_a, *scale_b;
   index matrix, column;  // of the result
 
   // `columns`: through all matrices from `first` on.
-  __device__ product_place(const product_results& of, index first, index row, index columns) {
+  __device__ product_place(const product_output& of, index first, index row, index columns) {
     const index before = quotient(columns, of.columns);
     matrix = first + before;
     column = columns - before * of.columns;
     find(of, row);
   }
-  __device__ void find(const product_results& of, index row) {
-    out = static_cast<Out*>(of.out) + (matrix * of.rows + row) * of.columns + column;
-    scale_a = of.a.scales + (of.one_a ? row : matrix * of.rows + row);
-    scale_b = of.b.scales + (of.one_b ? column : matrix * of.columns + column);
+  __device__ void find(const product_output& of, index row) {
+    out = static_cast<Out*>(of.to) + (matrix * of.rows + row) * of.columns + column;
     std::int64_t at = static_cast<std::int64_t>(row) * of.addend_row_stride +
                       static_cast<std::int64_t>(column) * of.addend_column_stride;
     if (of.addend_matrices.rank > 0) at += far_offset(of.addend_matrices, matrix).x;
     addend = static_cast<const Out*>(of.addend) + at;
   }
   /// To the next column.
-  __device__ void advance(const product_results& of, index row) {
+  __device__ void advance(const product_output& of, index row) {
     if (++column == of.columns) {
       column = 0;
       ++matrix;
       return find(of, row);
     }
     ++out;
-    ++scale_b;
     addend += of.addend_column_stride;
   }
 };
@@ -470,24 +467,25 @@ __global__ void __launch_bounds__(threads_on_products)
                 part = quotient(line, of.row_count), row = line - part * of.row_count;
     std::int32_t c[owned][Way::sums];
     load_sums<Way>(of, part, row, column, c);
-    const index all_rows = of.first_row + row, of_row = quotient(all_rows, of.rows),
-                i = all_rows - of_row * of.rows;
-    product_place<Out> at(of, of.first_matrix + part + of_row, i, of.first_column + column);
+    const index all_rows = of.first_row + row, of_row = quotient(all_rows, of.out.rows),
+                i = all_rows - of_row * of.out.rows;
+    product_place<Out> at(of.out, of.first_matrix + part + of_row, i, of.first_column + column);
     Out results[owned];
     Out* to[owned];
     int count = 0;
 #pragma unroll
     for (int j = 0; j < owned; ++j) {
       if (column + static_cast<index>(j) >= of.column_count) break;
-      if (j > 0) at.advance(of, i);
+      if (j > 0) at.advance(of.out, i);
       double addend = 0;
       if constexpr (Added) addend = arith::widen<double>(*at.addend);
       to[j] = at.out;
       ++count;
-      const int scale_a = *at.scale_a, scale_b = *at.scale_b;
+      const index a = of.one_a ? i : at.matrix * of.out.rows + i,
+                  b = of.one_b ? at.column : at.matrix * of.out.columns + at.column;
+      const int scale_a = of.a.scales[a], scale_b = of.b.scales[b];
       if (((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend)) {
-        results[j] = special_of<T, Out>(of, static_cast<index>(at.scale_a - of.a.scales),
-                                        static_cast<index>(at.scale_b - of.b.scales), addend);
+        results[j] = special_of<T, Out>(of, a, b, addend);
       } else {
         std::uint32_t w[Way::words];
         Way::join(c[j], w);

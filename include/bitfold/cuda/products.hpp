@@ -48,6 +48,15 @@ struct product_digits {
   order::index digit_bytes, matrix_bytes;  ///< from a digit, or matrix, to the next
 };
 
+/// Where results go, and what is added to each.
+struct product_output {
+  order::index rows, columns;  ///< of a matrix
+  void* to;
+  const void* addend;
+  detail::axes addend_matrices;  ///< x: in elements
+  std::int64_t addend_row_stride, addend_column_stride;
+};
+
 /// Results of which there are sums: of matrices, rows and columns from the first ones on. Where one
 /// operand has one matrix, the vectors of all matrices of the other are rows, or columns, of one.
 struct product_results {
@@ -55,14 +64,10 @@ struct product_results {
   bool one_a, one_b;  ///< whether that operand has one matrix
   const std::int32_t* sums;
   order::index sum_rows, sum_columns;  ///< of a matrix of sums
-  order::index rows, columns;          ///< of a matrix of results
   order::index first_matrix, first_row, first_column;
   order::index matrix_count, row_count, column_count;
   int bits;
-  void* out;
-  const void* addend;
-  detail::axes addend_matrices;  ///< x: in elements
-  std::int64_t addend_row_stride, addend_column_stride;
+  product_output out;
 };
 
 }  // namespace bitfold::cuda

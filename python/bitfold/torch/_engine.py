@@ -146,16 +146,35 @@ def by_key(wanted: _core.Request, x: torch.Tensor, keys: torch.Tensor, outputs: 
 
 
 def product(
-    a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None = None, method: str | None = None, dtype: torch.dtype | None = None
+    a: torch.Tensor,
+    b: torch.Tensor,
+    addend: torch.Tensor | None = None,
+    method: str | None = None,
+    dtype: torch.dtype | None = None,
+    bits: int | None = None,
 ) -> torch.Tensor:
     """a times b, of shapes as torch.matmul takes them, plus an addend of the result's type that broadcasts to it (docs/products.md): any
-    strides, one type, one device. `method`: the mode's; by `exact` the product is exact, and else `fixed`. Errors: bitfold's
+    strides, one type, one device. `method`: the mode's; by `exact` the product is exact, and else `fixed`, of `bits`. Errors: bitfold's
     (TypeError, ValueError, naming the argument)."""
     if not is_real(a):
         rows, columns = a.shape[-2:-1], b.shape[-1:] if b.dim() > 1 else ()
         batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return a.new_empty([*batch, *rows, *columns], dtype=dtype or a.dtype)
-    return _core.matmul(a, b, addend, "exact" if method == "exact" else "fixed", dtype and name_of(dtype), None, TENSORS)
+    return _core.matmul(a, b, addend, "exact" if method == "exact" else "fixed", dtype and name_of(dtype), None if method == "exact" else bits, TENSORS)
+
+
+def bits_of_products(dtype: torch.dtype) -> int:
+    """Of the integers of a type's products by `fixed`."""
+    return _core.product_bits(name_of(dtype))
+
+
+def contract(a: torch.Tensor, b: torch.Tensor, batch: int, a_vectors: int, b_vectors: int, addend: torch.Tensor | None = None) -> torch.Tensor | None:
+    """The product, by method fixed, of each vector of a and of b, which have axes of a batch, of vectors and of their elements, on a GPU and without
+    copies: of the batch's axes, a's vectors' and b's vectors'. The addend broadcasts to the batch's axes, all of a's vectors, all of b's. None where
+    there is none: on CPUs, of float64, of vectors that are too long (bitfold/matmul.hpp, can_contract)."""
+    if not a.is_cuda or max(a.dim(), b.dim()) > _MAX_DIMS:
+        return None
+    return _core.contract(a, b, batch, a_vectors, b_vectors, addend, None, TENSORS)
 
 
 MOST_OF_A_ROW = 1 << 24  # elements; and rows that are added up

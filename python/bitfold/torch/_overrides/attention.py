@@ -73,9 +73,9 @@ class _Heads(NamedTuple):
         return p
 
 
-def _plus_product(method: str, total: Tensor, a: Tensor, b: Tensor) -> None:
+def _plus_product(method: str, total: Tensor, a: Tensor, b: Tensor, bits: int) -> None:
     """total += a b, rounded once, but by method exact, of which the product is rounded, too."""
-    total.copy_(total + _engine.product(a, b, None, method, total.dtype) if method == "exact" else _engine.product(a, b, total))
+    total.copy_(total + _engine.product(a, b, None, method, total.dtype) if method == "exact" else _engine.product(a, b, total, bits=bits))
 
 
 def _first(x: Tensor, n: int) -> Tensor:
@@ -140,13 +140,13 @@ def _attend(op: str, method: str, query, key, value, dropout_p, is_causal, mask,
         return out, logs
     if not key.numel():
         return out.zero_(), logs.fill_(-math.inf)
-    value = value.to(wide(value.dtype))
+    value, bits = value.to(wide(value.dtype)), _engine.bits_of_products(query.dtype)
     for of_each in _each_of_a_group(query, key, value, mask, out, logs):
         for q, k, v, mask_of_some, o, l in _some(of_each, length, key.shape[2]):
             some = _Heads(q, k, v, mask_of_some, is_causal, _scale_of(query, scale))
             for i in some.blocks():
                 p = some.weights(method, i, l[:, :, i])
-                o[:, :, i] = _engine.product(p, _first(v, p.shape[-1]) if is_causal else v, None, method, out.dtype)
+                o[:, :, i] = _engine.product(p, _first(v, p.shape[-1]) if is_causal else v, None, method, out.dtype, bits)
     return out, logs
 
 
@@ -161,7 +161,7 @@ def _attend_backward(op: str, method: str, grad_out, query, key, value, dropout_
         return tuple(gradients)
     of_query, *of_others = gradients
     totals = [torch.zeros(t.shape, dtype=acc, device=t.device) for t in of_others]
-    factor = _scale_of(query, scale)
+    factor, bits = _scale_of(query, scale), _engine.bits_of_products(query.dtype)
     for of_each in _each_of_a_group(query, key, value, mask, grad_out, of_query) if key.numel() else ():
         for q, k, v, mask_of_some, g, dq, dk, dv in _some((*of_each, *totals), query.shape[2], key.shape[2]):
             some = _Heads(q, k, v, mask_of_some, is_causal, factor)
@@ -172,10 +172,10 @@ def _attend_backward(op: str, method: str, grad_out, query, key, value, dropout_
                 dp = _engine.product(g[:, :, i], v[:, :, :n].mT, None, method, acc)
                 some.hide(dp, i, 0.0)
                 ds = _softmax_backward(method, dp, p, -1, acc).mul_(factor)
-                dq[:, :, i] = _engine.product(ds, _first(k_wide, n) if is_causal else k_wide, None, method, dq.dtype)
+                dq[:, :, i] = _engine.product(ds, _first(k_wide, n) if is_causal else k_wide, None, method, dq.dtype, bits)
                 seen = slice(0, min(n, i.stop) if is_causal else n)
-                _plus_product(method, dk[:, :, seen], ds[..., seen].mT, q_wide[:, :, i])
-                _plus_product(method, dv[:, :, seen], p[..., seen].mT, g_wide[:, :, i])
+                _plus_product(method, dk[:, :, seen], ds[..., seen].mT, q_wide[:, :, i], bits)
+                _plus_product(method, dv[:, :, seen], p[..., seen].mT, g_wide[:, :, i], bits)
     if not key.numel():
         of_query.zero_()
     for gradient, total in zip(of_others, totals):

@@ -80,9 +80,26 @@ def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None) ->
     return _engine.product(a, b, addend, method, a.dtype)
 
 
+def _contract(patches: Tensor, filters: Tensor, bias: Tensor | None, dims: int) -> Tensor | None:
+    """The product of each filter and each patch without copies of patches, if the GPU has it: samples, groups, filters, places."""
+    samples, groups, channels, *along = patches.shape
+    taps, places = range(3, 3 + dims), range(3 + dims, 3 + 2 * dims)
+    patches = patches.permute(0, 1, *places, 2, *taps)  # samples, groups, places; channels, taps
+    if groups > 1:
+        bias = None if bias is None else bias.reshape(groups, -1, 1)
+        return _engine.contract(filters.unsqueeze(0), patches, 2, 1, dims, bias)
+    bias = None if bias is None else bias.reshape(-1, 1)
+    return _engine.contract(filters, patches.squeeze(1), 1, 1, dims, bias)
+
+
 def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> None:
     """Writes the product of each filter and each patch, plus the bias. `filters`: groups, filters of a group, channels of a group, taps; `out`:
     samples, channels, patches, of any strides."""
+    if x.dtype in FLOATS and method != "exact":
+        some = _contract(_patches(x, axes, filters.shape[0]), filters, bias, len(axes))
+        if some is not None:
+            out.copy_(some.reshape(out.shape))
+            return
     groups, dims, last = filters.shape[0], len(axes), _is_last(x) and filters.shape[0] == 1
     rows = (filters.movedim(2, -1) if last else filters).flatten(2)
     bias = None if bias is None else bias.reshape(groups, -1, 1)
@@ -101,12 +118,24 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
     patches = _patches(x, axes, groups)
     patches = patches.permute(1, *range(2, 3 + len(taps)), 0, *range(3 + len(taps), patches.dim()))  # groups, channels, taps, samples, places
     out = g.new_empty([*rows.shape[:2], *patches.shape[1 : 2 + len(taps)]])
+    if g.dtype in FLOATS and method != "exact":
+        some = _contract_gradient(g, patches, groups, len(axes))
+        if some is not None:
+            return some.reshape(out.shape)
     length, all_taps = rows.shape[2], math.prod(taps)
     for some, c in _columns_at_once(groups, out.shape[2], all_taps * length, all_taps, MOST_OF_PATCHES[x.device.type]):
         to = out[some, :, c]
         columns = patches[some, c].reshape(to.shape[0], to.shape[2] * all_taps, length)
         to.copy_(_product(method, rows[some], columns.mT).reshape(to.shape))
     return out
+
+
+def _contract_gradient(g: Tensor, patches: Tensor, groups: int, dims: int) -> Tensor | None:
+    """`patches`: groups, channels of a group, taps, samples, places. The same without copies, if the GPU has it."""
+    near = g.unflatten(1, (groups, -1)).permute(1, 2, 0, *range(3, 3 + dims))  # groups, channels; samples, places
+    if groups > 1:
+        return _engine.contract(near, patches, 1, 1, 1 + dims)
+    return _engine.contract(near.squeeze(0), patches.squeeze(0), 0, 1, 1 + dims)
 
 
 def _columns_at_once(groups: int, channels: int, of_a_channel: int, taps: int, most: int) -> Iterator[tuple[slice, slice]]:

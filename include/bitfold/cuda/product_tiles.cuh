@@ -1,0 +1,431 @@
+// Products of matrices by method `fixed` (docs/products.md) in tiles of results: a block makes
+// digits of the elements of its rows and columns a step at a time, multiplies them by the units for
+// integers of 8 bits, and rounds its results. Nothing but operands and results goes through memory.
+#pragma once
+
+#include <bitfold/cuda/product_tiles.hpp>
+#include <bitfold/cuda/products.cuh>
+
+namespace bitfold::cuda {
+
+// ---- Vectors ------------------------------------------------------------------------------------
+
+__device__ inline std::int64_t offset_along(const detail::axes& of, index i) {
+  return of.rank > 1 ? far_offset(of, i).x : static_cast<std::int64_t>(i) * of.dims[0].x;
+}
+template <class T>
+__device__ inline const T* begin_of(const tile_vectors& of, index vector) {
+  const index matrix = quotient(vector, of.vectors);
+  return static_cast<const T*>(of.x) + offset_along(of.matrices, matrix) +
+         offset_along(of.places, vector - matrix * of.vectors);
+}
+__device__ inline std::int64_t offset_in(const tile_vectors& of, index element) {
+  return of.offsets ? of.offsets[element] : static_cast<std::int64_t>(element) * of.element_stride;
+}
+
+/// Where elements lie from where their vector begins; and as many zeros as fill a quad.
+template <class Offset>
+__global__ void __launch_bounds__(threads_on_products)
+    list_offsets(const __grid_constant__ detail::axes elements, index n, Offset* to) {
+  const index i = index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < n)
+    to[i] = static_cast<Offset>(far_offset(elements, i).x);
+  else if (i / elements_of_quad == n / elements_of_quad && n % elements_of_quad != 0)
+    to[i] = 0;
+}
+
+// As measure_vectors, of elements that are listed: a thread to a part of each vector, or a warp.
+template <class T, bool Across>
+__global__ void __launch_bounds__(threads_on_products)
+    measure_listed(const __grid_constant__ tile_vectors of, index count) {
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const index thread = index{blockIdx.x} * blockDim.x + threadIdx.x,
+              vector = Across ? thread : thread / warp;
+  constexpr index step = Across ? measured_across : measured_along;
+  if (vector >= count) return;
+  const T* const x = begin_of<T>(of, vector);
+#pragma unroll 1
+  for (index begin = blockIdx.y * step; begin < of.n; begin += gridDim.y * step) {
+    const index end = of.n < begin + step ? of.n : begin + step;
+    largest_magnitude<T> found;
+#pragma unroll 8
+    for (index i = begin + (Across ? 0 : static_cast<index>(lane)); i < end; i += Across ? 1 : warp)
+      found.add(x[of.offsets[i]]);
+    if constexpr (!Across) found.join_warp();
+    if (Across || lane == 0) found.note(of, vector);
+  }
+}
+
+/// What a block knows of a vector.
+struct tile_scale {
+  int scale;  ///< 8 s and its specials
+  product::scale_factors<float> factors;
+
+  template <class T>
+  __device__ static tile_scale of(const tile_vectors& v, index vector, int bits) {
+    using word = typename arith::detail::format_of<T>::bits;
+    const auto largest = arith::bit_cast<T>(static_cast<word>(v.largest[vector]));
+    const int s = product::scale_of(arith::widen<double>(largest), bits);
+    return {s * 8 + static_cast<int>(v.specials[vector]), product::scale_factors<float>(s)};
+  }
+};
+
+// ---- Digits -------------------------------------------------------------------------------------
+
+/// Digits to the base 256 of integers of up to 8 N bits, from -128 to 127: the lowest first. Short:
+/// of up to 23 bits, which a float holds beside its own first two.
+template <int N, bool Short>
+struct tile_digits {
+  static constexpr int digits = N, weights = 2 * N - 1, words = N > 2 ? 3 : 2,
+                       bits = N > 2 ? 84 : 64, sum_words = words_of_tile_sum(N);
+  static constexpr std::uint32_t carries = N == 1 ? 0 : N == 2 ? 0x80 : N == 3 ? 0x8080 : 0x808080;
+
+  /// The integer of an element, and what makes bytes of its digits, but for their highest bits. Of
+  /// an element that is not finite it is of no account, as such a vector's results are not sums.
+  template <class T>
+  __device__ static std::uint32_t integer_of(T x, const product::scale_factors<float>& f) {
+    const float y = arith::mul(arith::mul(arith::widen<float>(x), f.first), f.second);
+    if constexpr (Short) {
+      constexpr float large = 0x1.8p23f;  // to which an integer is added without another exponent
+      return arith::bit_cast<std::uint32_t>(arith::add(y, large)) +
+             (carries - arith::bit_cast<std::uint32_t>(large));
+    } else {
+      return static_cast<std::uint32_t>(nearest_integer_of(y)) + carries;
+    }
+  }
+
+  /// The digits of four integers, of each weight in a word.
+  __device__ static void split(const std::uint32_t (&x)[elements_of_quad], std::uint32_t (&to)[N]) {
+    // The digits of two of them alternate, then those of all four.
+    const std::uint32_t low = bytes_of(x[0], x[1], 0x5140), lower = bytes_of(x[2], x[3], 0x5140);
+    to[0] = bytes_of(low, lower, 0x5410);
+    if constexpr (N > 1) to[1] = bytes_of(low, lower, 0x7632);
+    if constexpr (N > 2) {
+      const std::uint32_t high = bytes_of(x[0], x[1], 0x7362),
+                          higher = bytes_of(x[2], x[3], 0x7362);
+      to[2] = bytes_of(high, higher, 0x5410);
+      if constexpr (N > 3) to[3] = bytes_of(high, higher, 0x7632);
+    }
+#pragma unroll
+    for (int d = 0; d + 1 < N; ++d) to[d] ^= 0x80808080;
+  }
+
+  /// What the sums of products of each weight make together; in 64 bits those of weights that these
+  /// have room for, and the others.
+  struct sum {
+    std::int64_t of[sum_words];
+    template <class WeightSum>
+    __device__ explicit sum(WeightSum f) : of{} {
+#pragma unroll
+      for (int w = weights - 1; w >= 0; --w) {
+        std::int64_t& to = of[w / 4];
+        to = to * 256 + f(w);
+      }
+    }
+    __device__ sum() {}
+    __device__ void join(std::uint32_t (&w)[words]) const {
+      w[0] = static_cast<std::uint32_t>(of[0]);
+      std::int64_t rest = of[0] >> 32;
+      if constexpr (sum_words > 1) rest += of[1];
+      w[1] = static_cast<std::uint32_t>(rest);
+      if constexpr (words > 2) w[2] = static_cast<std::uint32_t>(rest >> 32);
+    }
+  };
+};
+
+// The elements of a step, a quad of them for each thread and turn: on their way from memory.
+// Across: neighbouring threads take neighbouring vectors, rather than neighbouring quads. Packed: a
+// quad lies in a row, at a multiple of its size.
+template <class T, int Vectors, int Step, bool Across, bool Packed>
+struct step_of_elements {
+  static constexpr int quads = Step / elements_of_quad, all = Vectors * quads,
+                       turns = (all + threads_on_products - 1) / threads_on_products;
+  T x[turns][elements_of_quad];
+
+  __device__ static bool is_there(int turn) {
+    return all % threads_on_products == 0 ||
+           turn * threads_on_products + static_cast<int>(threadIdx.x) < all;
+  }
+  struct place {
+    int vector, quad;
+    __device__ explicit place(int turn) {
+      const int k = turn * threads_on_products + static_cast<int>(threadIdx.x);
+      vector = Across ? k % Vectors : k / quads;
+      quad = Across ? k / Vectors : k % quads;
+    }
+  };
+
+  // `left`: elements from `begin` on, at most those of a step.
+  __device__ void load(const tile_vectors& of, const T* const* starts, index begin, int left) {
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) {
+      if (!is_there(turn)) break;
+      const place at(turn);
+      const T* const from = starts[at.vector];
+      const int first = at.quad * elements_of_quad, count = left - first;
+      const index i = begin + static_cast<index>(first);
+      if constexpr (Packed) {
+        const auto some = count > 0 ? packet<T, elements_of_quad>::load(from + i)
+                                    : packet<T, elements_of_quad>::of(T{});
+#pragma unroll
+        for (int j = 0; j < elements_of_quad; ++j) x[turn][j] = some[j];
+      } else if (of.offsets) {
+        packet<std::int32_t, elements_of_quad> offsets =
+            packet<std::int32_t, elements_of_quad>::of(0);
+        if (count > 0) offsets = packet<std::int32_t, elements_of_quad>::load(of.offsets + i);
+        load_quad(turn, count, [&](int j) { return from + offsets[j]; });
+      } else {
+        const T* const p = from + static_cast<std::int64_t>(i) * of.element_stride;
+        load_quad(turn, count, [&](int j) { return p + j * of.element_stride; });
+      }
+    }
+  }
+  template <class Address>
+  __device__ void load_quad(int turn, int count, Address address) {
+    if (count >= elements_of_quad) {
+#pragma unroll
+      for (int j = 0; j < elements_of_quad; ++j) x[turn][j] = *address(j);
+    } else {
+#pragma unroll
+      for (int j = 0; j < elements_of_quad; ++j) x[turn][j] = j < count ? *address(j) : T{};
+    }
+  }
+
+  // `to`: the digits of one weight, those of the next are `apart` bytes behind.
+  template <class Way>
+  __device__ void store(const tile_scale* scales, std::byte* to, int pitch, int apart) const {
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) {
+      if (!is_there(turn)) break;
+      const place at(turn);
+      const product::scale_factors<float> f = scales[at.vector].factors;
+      std::uint32_t integers[elements_of_quad];
+#pragma unroll
+      for (int j = 0; j < elements_of_quad; ++j) integers[j] = Way::integer_of(x[turn][j], f);
+      std::uint32_t words[Way::digits];
+      Way::split(integers, words);
+      std::byte* const p = to + at.vector * pitch + at.quad * elements_of_quad;
+#pragma unroll
+      for (int d = 0; d < Way::digits; ++d)
+        *reinterpret_cast<std::uint32_t*>(p + d * apart) = words[d];
+    }
+  }
+};
+
+// ---- Tiles --------------------------------------------------------------------------------------
+
+// Of a tile with a row or a column of which one, or whose addend, is not finite.
+template <class T, class Out>
+__device__ __noinline__ Out special_of_tile(const tile_problem& of, index a, index b,
+                                            double addend) {
+  unsigned seen = product::special_bit(addend) |
+                  ((of.a.specials[a] | of.b.specials[b]) & product::not_a_number);
+  const T *const x = begin_of<T>(of.a, a), *const y = begin_of<T>(of.b, b);
+#pragma unroll 1
+  for (index i = 0; i < of.a.n && seen < product::not_a_number; ++i)
+    seen |= product::special_product(arith::widen<double>(x[offset_in(of.a, i)]),
+                                     arith::widen<double>(y[offset_in(of.b, i)]));
+  return product::special_result<Out>(seen);
+}
+
+// Where the result of a row and a column goes, and what is added to it. Columns go through all
+// matrices where the right operand has several and the left one has one.
+template <class Out>
+struct tile_row {
+  product_place<Out> first;
+  index row;
+
+  __device__ tile_row(const tile_problem& of, index matrix, index through)
+      : tile_row(of, matrix, quotient(through, of.out.rows), through) {}
+  __device__ product_place<Out> at(const tile_problem& of, index column) const {
+    if (of.column_count > of.out.columns)
+      return product_place<Out>(of.out, first.matrix, row, column);
+    product_place<Out> to = first;
+    to.column = column;
+    to.out += column;
+    to.addend += static_cast<std::int64_t>(column) * of.out.addend_column_stride;
+    return to;
+  }
+
+ private:
+  __device__ tile_row(const tile_problem& of, index matrix, index before, index through)
+      : first(of.out, matrix + before, through - before * of.out.rows, 0),
+        row(through - before * of.out.rows) {}
+};
+
+// The result of a sum.
+template <class Way, class T, class Out, bool Added>
+__device__ inline void finish_tile(const tile_problem& of, const typename Way::sum& total,
+                                   const tile_row<Out>& line, index column, int scale_a,
+                                   int scale_b) {
+  const product_place<Out> at = line.at(of, column);
+  double addend = 0;
+  if constexpr (Added) addend = arith::widen<double>(*at.addend);
+  if (((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend)) {
+    const index a = of.one_a ? line.row : at.matrix * of.out.rows + line.row,
+                b = of.one_b ? at.column : at.matrix * of.out.columns + at.column;
+    *at.out = special_of_tile<T, Out>(of, a, b, addend);
+    return;
+  }
+  const int e = -(scale_a >> 3) - (scale_b >> 3);
+  if constexpr (Way::sum_words == 1 && sizeof(Out) < sizeof(double)) {
+    // Below 2^53: 2^20 products of 16 bits.
+    const double power = product::scale_factors<double>::power(e),
+                 sum = arith::mul(static_cast<double>(total.of[0]), power);
+    *at.out = product::round_odd<Out>(addend == 0 ? sum : product::odd_sum(sum, addend));
+    return;
+  }
+  std::uint32_t w[Way::words];
+  total.join(w);
+  *at.out = result_of<T, Out, Way>(w, e, addend);
+}
+
+template <class Way, class T, class Out, bool Added, bool InParts, bool AcrossA, bool AcrossB,
+          bool PackedA, bool PackedB, int RowFragments, int ColumnFragments, int WarpsDown,
+          int Step, int Blocks>
+__global__ void __launch_bounds__(threads_on_products, Blocks)
+    multiply_tiles(const __grid_constant__ tile_problem of) {
+  constexpr tile_shape shape{RowFragments, ColumnFragments, WarpsDown, Step, Blocks};
+  constexpr int rows = shape.rows(), vectors = shape.vectors(), pitch = shape.pitch(),
+                apart = vectors * pitch,  // from a digit to the next
+      of_step = Way::digits * apart, warps_across = threads_on_products / warp / WarpsDown;
+  const auto steps = reinterpret_cast<std::byte*>(shared_bytes);
+  const auto starts = reinterpret_cast<const T**>(steps + 2 * of_step);
+  const auto scales = reinterpret_cast<tile_scale*>(starts + vectors);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, group = lane / 4,
+            quarter = lane % 4;
+
+  const index tile = quotient(index{blockIdx.x}, of.row_tiles),
+              matrix = quotient(tile, of.column_tiles),
+              first_row = (blockIdx.x - tile * of.row_tiles) * rows,
+              first_column = (tile - matrix * of.column_tiles) * shape.columns();
+  const index first_a = of.one_a ? 0 : matrix * of.a.vectors,
+              first_b = of.one_b ? 0 : matrix * of.b.vectors;
+  // Vectors that are not there are others, whose results are not written.
+  const auto vector_of = [&](int v) {
+    const bool is_row = v < rows;
+    const index at = is_row ? first_row + static_cast<index>(v)
+                            : first_column + static_cast<index>(v - rows),
+                count = is_row ? of.row_count : of.column_count;
+    return (is_row ? first_a : first_b) + (at < count ? at : 0);
+  };
+  for (int v = thread; v < vectors; v += threads_on_products)
+    starts[v] = begin_of<T>(v < rows ? of.a : of.b, vector_of(v));
+  wait_for_the_block();
+
+  const index begin = index{blockIdx.y} * of.part,
+              end = of.a.n < begin + of.part ? of.a.n : begin + of.part;
+  const index count = begin < end ? (end - begin + Step - 1) / Step : 0;
+  step_of_elements<T, rows, Step, AcrossA, PackedA> of_a;
+  step_of_elements<T, shape.columns(), Step, AcrossB, PackedB> of_b;
+  const auto load = [&](index step) {
+    const index from = begin + step * Step, all = end - from;
+    const int left = all < Step ? static_cast<int>(all) : Step;
+    of_a.load(of.a, starts, from, left);
+    of_b.load(of.b, starts + rows, from, left);
+  };
+  const auto store = [&](index step) {
+    std::byte* const to = steps + (step % 2) * of_step;
+    of_a.template store<Way>(scales, to, pitch, apart);
+    of_b.template store<Way>(scales + rows, to + rows * pitch, pitch, apart);
+  };
+
+  std::int32_t sums[Way::weights][RowFragments][ColumnFragments][4] = {};
+  const int own_warp = thread / warp, down = own_warp / warps_across * RowFragments * 16,
+            across = rows + own_warp % warps_across * ColumnFragments * 8;
+  const auto multiply = [&](const std::byte* from) {
+    const auto word = [&](int digit, int vector, int half) {
+      return *reinterpret_cast<const std::uint32_t*>(from + digit * apart + vector * pitch +
+                                                     half * 16 + quarter * 4);
+    };
+    std::uint32_t b[Way::digits][ColumnFragments][2];
+#pragma unroll
+    for (int d = 0; d < Way::digits; ++d)
+#pragma unroll
+      for (int c = 0; c < ColumnFragments; ++c)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) b[d][c][half] = word(d, across + 8 * c + group, half);
+#pragma unroll
+    for (int d = 0; d < Way::digits; ++d)
+#pragma unroll
+      for (int r = 0; r < RowFragments; ++r) {
+        const int row = down + 16 * r + group;
+        const std::uint32_t a[4] = {word(d, row, 0), word(d, row + 8, 0), word(d, row, 1),
+                                    word(d, row + 8, 1)};
+#pragma unroll
+        for (int e = 0; e < Way::digits; ++e)
+#pragma unroll
+          for (int c = 0; c < ColumnFragments; ++c) multiply_digits(sums[d + e][r][c], a, b[e][c]);
+      }
+  };
+
+  // While the first elements are on their way.
+  if (count > 0) load(0);
+  for (int v = thread; v < vectors; v += threads_on_products)
+    scales[v] = tile_scale::of<T>(v < rows ? of.a : of.b, vector_of(v), of.bits);
+  wait_for_the_block();
+  if (count > 0) store(0);
+  wait_for_the_block();
+#pragma unroll 1
+  for (index step = 0; step < count; ++step) {
+    const bool is_last = step + 1 == count;
+    if (!is_last) load(step + 1);
+#pragma unroll
+    for (int k = 0; k < Step; k += elements_of_fragment) multiply(steps + (step % 2) * of_step + k);
+    if (!is_last) store(step + 1);
+    wait_for_the_block();
+  }
+
+  const index results = of.row_count * of.column_count,
+              all = InParts ? gridDim.x / of.row_tiles / of.column_tiles * results : 0;
+#pragma unroll
+  for (int r = 0; r < RowFragments; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = down + 16 * r + group + 8 * half;
+      const index row = first_row + static_cast<index>(i);
+      if (row >= of.row_count) continue;
+      const tile_row<Out> line(of, matrix, row);
+#pragma unroll
+      for (int c = 0; c < ColumnFragments; ++c)
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const int j = across + 8 * c + 2 * quarter + k;
+          const index column = first_column + static_cast<index>(j - rows);
+          if (column >= of.column_count) continue;
+          const typename Way::sum total(
+              [&](int w) { return std::int64_t{sums[w][r][c][2 * half + k]}; });
+          if constexpr (InParts) {
+#pragma unroll
+            for (int w = 0; w < Way::sum_words; ++w)
+              add_to(of.sums[static_cast<index>(w) * all + matrix * results +
+                             row * of.column_count + column],
+                     static_cast<std::uint64_t>(total.of[w]));
+          } else {
+            finish_tile<Way, T, Out, Added>(of, total, line, column, scales[i].scale,
+                                            scales[j].scale);
+          }
+        }
+    }
+}
+
+/// The results of sums of several parts.
+template <class Way, class T, class Out, bool Added>
+__global__ void __launch_bounds__(threads_on_products)
+    finish_tiles(const __grid_constant__ tile_problem of, index all) {
+  const index k = index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (k >= all) return;
+  const index line = quotient(k, of.column_count), column = k - line * of.column_count,
+              matrix = quotient(line, of.row_count), row = line - matrix * of.row_count;
+  typename Way::sum total;
+#pragma unroll
+  for (int w = 0; w < Way::sum_words; ++w)
+    total.of[w] = static_cast<std::int64_t>(of.sums[static_cast<index>(w) * all + k]);
+  const index a = (of.one_a ? 0 : matrix * of.a.vectors) + row,
+              b = (of.one_b ? 0 : matrix * of.b.vectors) + column;
+  finish_tile<Way, T, Out, Added>(of, total, tile_row<Out>(of, matrix, row), column,
+                                  tile_scale::of<T>(of.a, a, of.bits).scale,
+                                  tile_scale::of<T>(of.b, b, of.bits).scale);
+}
+
+}  // namespace bitfold::cuda

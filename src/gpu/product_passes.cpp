@@ -1,0 +1,99 @@
+#include "product_passes.hpp"
+
+#include <cmath>
+#include <cstddef>
+
+namespace bitfold::gpu {
+
+using cuda::product_vectors;
+using order::index;
+
+bool is_one(const detail::axes& results, stride_of stride) {
+  for (int k = 0; k < results.rank; ++k)
+    if (results.dims[k].extent != 1 && results.dims[k].*stride != 0) return false;
+  return true;
+}
+
+detail::axes matrices_of(const detail::axes& results, stride_of stride) {
+  detail::axes matrices;
+  for (int k = 0; k < results.rank; ++k)
+    matrices.dims[matrices.rank++] = {results.dims[k].extent, results.dims[k].*stride, 0};
+  return matrices;
+}
+
+operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
+                           stride_of stride, bool one) {
+  operand_vectors v{};
+  v.type = l.type;
+  v.of.x = l.data;
+  v.of.vectors = l.vectors;
+  v.of.n = l.n;
+  v.of.vector_stride = l.vector_stride;
+  v.of.element_stride = l.element_stride;
+  v.one = one;
+  if (!v.one) v.of.matrices = matrices_of(results, stride);
+  v.count = l.vectors * (v.one ? 1 : results.size());
+  v.across = l.vectors > 1 && std::abs(l.vector_stride) < std::abs(l.element_stride);
+  const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
+  const std::int64_t near = v.across ? l.vector_stride : l.element_stride,
+                     far = v.across ? l.element_stride : l.vector_stride;
+  bool packs = near == 1 && far % pack == 0 && reinterpret_cast<std::uintptr_t>(l.data) % 16 == 0 &&
+               (v.across ? l.vectors : l.n) % static_cast<index>(pack) == 0;
+  for (int k = 0; k < v.of.matrices.rank; ++k) packs = packs && v.of.matrices.dims[k].x % pack == 0;
+  v.pack = packs ? static_cast<int>(pack) : 1;
+  return v;
+}
+
+cuda::product_output output_of(index rows, index columns, const detail::addend_layout* addend,
+                               void* out) {
+  cuda::product_output to{};
+  to.rows = rows;
+  to.columns = columns;
+  to.to = out;
+  if (addend) {
+    to.addend = addend->data;
+    to.addend_matrices = addend->matrices;
+    to.addend_row_stride = addend->row_stride;
+    to.addend_column_stride = addend->column_stride;
+  }
+  return to;
+}
+
+void place_measures(operand_vectors& a, operand_vectors& b, place begin) {
+  a.largest = begin;
+  b.largest = begin.behind(8 * a.count);
+  a.specials = b.largest.behind(8 * b.count);
+  b.specials = a.specials.behind(4 * a.count);
+}
+
+pass& add_product_pass(plan& to, std::string_view header, std::string_view name,
+                       const std::string& definitions, const std::string& with, index blocks,
+                       index rows_of_blocks, std::size_t shared) {
+  pass& p = std::get<pass>(to.steps.emplace_back(
+      pass{instantiation{name, header, definitions,
+                         "bitfold::cuda::" + std::string(name) + "<" + with + ">"},
+           grid_of(blocks, blocks), cuda::threads_on_products, shared}));
+  p.rows_of_blocks = static_cast<unsigned>(std::clamp<index>(rows_of_blocks, 1, 65535));
+  return p;
+}
+
+void set_vectors(arguments& to, std::size_t at, const operand_vectors& v) {
+  to.set(at + offsetof(product_vectors, largest), v.largest)
+      .set(at + offsetof(product_vectors, specials), v.specials)
+      .set(at + offsetof(product_vectors, scales), v.scales);
+}
+
+void add_measure(plan& to, const operand_vectors& v) {
+  constexpr index warps = cuda::threads_on_products / 32;
+  const index of_block = v.across ? 32 * static_cast<index>(v.pack) : warps,
+              step = v.across ? cuda::measured_across : cuda::measured_along;
+  pass& p = add_product_pass(to, products_header, "measure_vectors", element_of(v.type),
+                             arguments_of("kernel::element", v.across, v.pack),
+                             shares(v.count, of_block), shares(v.of.n, step));
+  p.with.add(v.of);
+  set_vectors(p.with, 0, v);
+  p.with.add(v.count);
+  p.bytes_read = v.count * v.of.n * size_of(v.type);
+}
+
+}  // namespace bitfold::gpu

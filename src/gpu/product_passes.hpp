@@ -1,0 +1,69 @@
+// What plans of products by method `fixed` share: operands as kernels read them, and the passes
+// that measure them.
+#pragma once
+
+#include <algorithm>
+#include <bitfold/cuda/products.hpp>
+#include <string>
+#include <string_view>
+
+#include "products.hpp"
+
+namespace bitfold::gpu {
+
+inline constexpr std::string_view products_header = "bitfold/cuda/products.cuh";
+
+/// An operand as kernels read it.
+struct operand_vectors {
+  cuda::product_vectors of;
+  order::index count;  ///< of all matrices
+  bool one;            ///< all results have the same matrix of it
+  bool across;         ///< vectors are neighbours, rather than elements
+  int pack;
+  dtype type;
+  place largest{}, specials{}, scales{};
+};
+
+using stride_of = std::int64_t detail::axes::axis::*;
+/// Whether all results have the same matrix of an operand.
+bool is_one(const detail::axes& results, stride_of stride);
+/// Of several results, where both operands have one matrix: the left one's is then taken again for
+/// each.
+inline bool both_are_one(const detail::axes& results) {
+  return results.size() > 1 && is_one(results, &detail::axes::axis::x) &&
+         is_one(results, &detail::axes::axis::y);
+}
+/// Where the matrices of an operand are, for each result.
+detail::axes matrices_of(const detail::axes& results, stride_of stride);
+operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
+                           stride_of stride, bool one);
+cuda::product_output output_of(order::index rows, order::index columns,
+                               const detail::addend_layout* addend, void* out);
+
+/// Bytes of what is noted of vectors when they are measured: one behind the other, of a and of b.
+constexpr std::size_t measured_bytes(order::index vectors) { return rounded_up(12 * vectors); }
+/// Says where that is, from `begin` on.
+void place_measures(operand_vectors& a, operand_vectors& b, place begin);
+
+inline std::string element_of(dtype type) { return "using element = " + type_name(type) + ";\n"; }
+/// A kernel's template arguments, one behind the other.
+template <class... Values>
+std::string arguments_of(std::string_view first, const Values&... others) {
+  std::string all(first);
+  const auto text = [](const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>)
+      return std::string(value ? "true" : "false");
+    else
+      return std::to_string(value);
+  };
+  ((all += ", " + text(others)), ...);
+  return all;
+}
+pass& add_product_pass(plan& to, std::string_view header, std::string_view name,
+                       const std::string& definitions, const std::string& with, order::index blocks,
+                       order::index rows_of_blocks, std::size_t shared = 0);
+/// Adds the pass that notes the largest magnitude of each vector, whose notes are zeros.
+void add_measure(plan& to, const operand_vectors& v);
+void set_vectors(arguments& to, std::size_t at, const operand_vectors& v);
+
+}  // namespace bitfold::gpu

@@ -1,0 +1,287 @@
+#include "product_tiles.hpp"
+
+#include <bitfold/cuda/product_tiles.hpp>
+#include <cstddef>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+namespace bitfold::gpu {
+namespace {
+
+using cuda::tile_problem;
+using cuda::tile_shape;
+using cuda::tile_vectors;
+using detail::axes;
+using order::index;
+
+constexpr std::string_view header = "bitfold/cuda/product_tiles.cuh";
+
+int digits_of(const matrix_product& p) { return (p.bits() + 7) / 8; }
+
+// Without axes of one place; those that go on where the next one ends are one with it.
+axes joined(const axes& from) {
+  axes to;
+  for (int k = 0; k < from.rank; ++k) {
+    const axes::axis& next = from.dims[k];
+    if (next.extent == 1) continue;
+    axes::axis* const last = to.rank > 0 ? &to.dims[to.rank - 1] : nullptr;
+    if (last && last->x == next.x * static_cast<std::int64_t>(next.extent))
+      *last = {last->extent * next.extent, next.x, 0};
+    else
+      to.dims[to.rank++] = {next.extent, next.x, 0};
+  }
+  return to;
+}
+std::int64_t stride_of_one(const axes& of) { return of.rank > 0 ? of.dims[0].x : 0; }
+
+// Sectors of memory that a warp reads of neighbours along some axes.
+std::size_t sectors_of(const axes& along, dtype type) {
+  std::set<std::int64_t> sectors;
+  const index n = std::min<index>(32, along.size());
+  for (index i = 0; i < n; ++i)
+    sectors.insert(along.offset_of(i).x * static_cast<std::int64_t>(size_of(type)) >> 5);
+  return sectors.size() * (32 / std::max<index>(n, 1));
+}
+
+// How far the elements lie apart: below and above the first one.
+std::pair<std::int64_t, std::int64_t> reach_of(const axes& along) {
+  std::pair<std::int64_t, std::int64_t> reach;
+  for (int k = 0; k < along.rank; ++k) {
+    const std::int64_t far =
+        along.dims[k].x * (static_cast<std::int64_t>(along.dims[k].extent) - 1);
+    (far < 0 ? reach.first : reach.second) += far;
+  }
+  return reach;
+}
+
+struct operand {
+  operand_vectors v;
+  axes places, elements;
+  bool listed;  ///< elements, by their offsets
+  bool packed() const { return !listed && !v.across && v.pack > 1; }
+  place offsets{};
+
+  operand(const contracted& from, const axes& results, stride_of stride, bool one)
+      : places(joined(from.vectors)), elements(joined(from.elements)) {
+    const detail::operand_layout l{from.type,
+                                   from.data,
+                                   from.vectors.size(),
+                                   from.elements.size(),
+                                   stride_of_one(places),
+                                   stride_of_one(elements),
+                                   {}};
+    v = vectors_of(l, results, stride, one);
+    listed = v.of.n > 0 && (places.rank > 1 || elements.rank > 1);
+    if (listed) v.across = sectors_of(places, from.type) <= sectors_of(elements, from.type);
+  }
+  index offset_bytes() const { return listed ? rounded_up(4 * up_to(v.of.n, 4)) : 0; }
+
+  tile_vectors vectors() const {
+    tile_vectors to{};
+    to.x = v.of.x;
+    to.vectors = v.of.vectors;
+    to.n = v.of.n;
+    to.matrices = v.of.matrices;
+    to.places = places;
+    to.element_stride = v.of.element_stride;
+    return to;
+  }
+};
+
+// Of those that were tried on an H200 (bench/results/tiles-h200.txt) the best ones for large
+// matrices; few rows, or columns, have others.
+tile_shape shape_of(index rows, index columns, int digits) {
+  if (rows <= 16) return {1, 2, 1, 32, 1};
+  if (columns <= 16) return {1, 2, 8, 32, 1};
+  if (columns <= 32 && rows > columns)
+    return digits > 2 ? tile_shape{2, 1, 2, 64, 2} : tile_shape{2, 2, 4, 32, 1};
+  if (digits > 2) return {1, 2, 2, digits > 3 ? 32 : 64, 2};
+  return {2, 2, 2, 64, 2};
+}
+
+class tile_planner {
+ public:
+  tile_planner(const contraction_problem& of, std::size_t memory, const device_facts& on)
+      : of_(of),
+        digits_(digits_of(of.product)),
+        a_(of.a, of.results, &axes::axis::x,
+           is_one(of.results, &axes::axis::x) && !both_are_one(of.results)),
+        b_(of.b, of.results, &axes::axis::y, is_one(of.results, &axes::axis::y)) {
+    rows_ = b_.v.one ? a_.v.count : a_.v.of.vectors;
+    columns_ = !b_.v.one && a_.v.one ? b_.v.count : b_.v.of.vectors;
+    matrices_ = a_.v.one || b_.v.one ? 1 : of.results.size();
+    shape_ = shape_of(rows_, columns_, digits_);
+    row_tiles_ = shares(rows_, static_cast<index>(shape_.rows()));
+    column_tiles_ = shares(columns_, static_cast<index>(shape_.columns()));
+    tiles_ = row_tiles_ * column_tiles_ * matrices_;
+    // Parts of rows, where there are fewer tiles than processors.
+    const index n = a_.v.of.n, most = cuda::most_elements_of_part(digits_),
+                wanted = static_cast<index>(on.processors) * (digits_ > 2 ? 1 : 2),
+                room = memory > least_bytes() + sum_bytes() ? n / least_part : 1,
+                parts = std::max<index>(std::min(wanted / tiles_, room), 1);
+    part_ = std::min(up_to(shares(std::max<index>(n, 1), parts), cuda::longest_step), most);
+    parts_ = std::max<index>(shares(n, part_), 1);
+  }
+
+  plan made() {
+    place_all();
+    for (const operand* x : {&a_, &b_})
+      if (x->listed)
+        list(*x);
+      else
+        add_measure(plan_, x->v);
+    multiply();
+    if (parts_ > 1) finish();
+    return std::move(plan_);
+  }
+
+  /// Nanoseconds, about.
+  double time(const products_numbers& by, const device_facts& on) const {
+    const double processors = on.processors, n = static_cast<double>(a_.v.of.n),
+                 waves = std::ceil(static_cast<double>(tiles_ * parts_) / processors),
+                 products = waves * shape_.rows() * shape_.columns() * static_cast<double>(part_) *
+                            digits_ * digits_,
+                 elements = static_cast<double>(a_.v.count + b_.v.count) * n;
+    return by.of_call_tiles + products / by.tiles[digits_ - 1] +
+           (elements * static_cast<double>(size_of(a_.v.type)) / by.bytes +
+            static_cast<double>(results()) / by.results) /
+               processors;
+  }
+
+ private:
+  static constexpr index least_part = 512;  // elements
+
+  void place_all() {
+    // What begins as zeros lies together.
+    const std::size_t measures = measured_bytes(a_.v.count + b_.v.count),
+                      sums = parts_ > 1 ? sum_bytes() : 0;
+    place_measures(a_.v, b_.v, in_workspace(0));
+    sums_ = in_workspace(measures);
+    a_.offsets = in_workspace(measures + sums);
+    b_.offsets = a_.offsets.behind(a_.offset_bytes());
+    plan_.workspace = least_bytes() + sums;
+    plan_.steps.emplace_back(fill{in_workspace(0), measures + sums});
+  }
+  std::size_t least_bytes() const {
+    return measured_bytes(a_.v.count + b_.v.count) + a_.offset_bytes() + b_.offset_bytes();
+  }
+  std::size_t sum_bytes() const { return rounded_up(8 * results() * sum_words()); }
+  index results() const { return rows_ * columns_ * matrices_; }
+  index sum_words() const { return static_cast<index>(cuda::words_of_tile_sum(digits_)); }
+
+  void list(const operand& x) {
+    const index n = x.v.of.n;
+    pass& offsets =
+        add("list_offsets", "", "std::int32_t", shares(up_to(n, 4), cuda::threads_on_products));
+    offsets.with.add(x.elements).add(n).add_address(x.offsets);
+    const index of_block = cuda::threads_on_products / (x.v.across ? 1 : 32),
+                step = x.v.across ? cuda::measured_across : cuda::measured_along;
+    pass& p =
+        add("measure_listed", element_of(x.v.type), arguments_of("kernel::element", x.v.across),
+            shares(x.v.count, of_block), shares(n, step));
+    p.with.add(x.vectors());
+    set(p.with, 0, x);
+    p.with.add(x.v.count);
+    p.bytes_read = x.v.count * n * size_of(x.v.type);
+  }
+
+  static void set(arguments& to, std::size_t at, const operand& x) {
+    to.set(at + offsetof(tile_vectors, largest), x.v.largest)
+        .set(at + offsetof(tile_vectors, specials), x.v.specials);
+    if (x.listed) to.set(at + offsetof(tile_vectors, offsets), x.offsets);
+  }
+  pass& add(std::string_view name, const std::string& definitions, const std::string& with,
+            index blocks, index rows_of_blocks = 1, std::size_t shared = 0) {
+    return add_product_pass(plan_, header, name, definitions, with, blocks, rows_of_blocks, shared);
+  }
+  std::string definitions() const {
+    return element_of(a_.v.type) + "using result = " + type_name(of_.product.out()) +
+           ";\nusing way = cuda::tile_digits<" + std::to_string(digits_) +
+           (of_.product.bits() <= 23 ? ", true>;\n" : ", false>;\n");
+  }
+  static constexpr std::string_view types = "kernel::way, kernel::element, kernel::result";
+
+  void add_problem(pass& p) const {
+    tile_problem to{};
+    to.a = a_.vectors();
+    to.b = b_.vectors();
+    to.one_a = a_.v.one;
+    to.one_b = b_.v.one;
+    to.row_count = rows_;
+    to.column_count = columns_;
+    to.row_tiles = row_tiles_;
+    to.column_tiles = column_tiles_;
+    to.part = part_;
+    to.bits = of_.product.bits();
+    to.out = output_of(a_.v.of.vectors, b_.v.of.vectors, of_.addend, of_.out);
+    p.with.add(to);
+    set(p.with, offsetof(tile_problem, a), a_);
+    set(p.with, offsetof(tile_problem, b), b_);
+    if (parts_ > 1) p.with.set(offsetof(tile_problem, sums), sums_);
+  }
+
+  void multiply() {
+    pass& p =
+        add("multiply_tiles", definitions(),
+            arguments_of(types, of_.addend != nullptr, parts_ > 1, a_.v.across, b_.v.across,
+                         a_.packed(), b_.packed(), shape_.row_fragments, shape_.column_fragments,
+                         shape_.warps_down, shape_.step, shape_.blocks),
+            tiles_, parts_, static_cast<std::size_t>(cuda::shared_bytes_of_tile(shape_, digits_)));
+    add_problem(p);
+    p.bytes_read = (a_.v.count + b_.v.count) * a_.v.of.n * size_of(a_.v.type);
+  }
+  void finish() {
+    pass& p = add("finish_tiles", definitions(), arguments_of(types, of_.addend != nullptr),
+                  shares(results(), cuda::threads_on_products));
+    add_problem(p);
+    p.with.add(results());
+  }
+
+  const contraction_problem& of_;
+  const int digits_;
+  operand a_, b_;
+  tile_shape shape_{};
+  index rows_, columns_, matrices_, row_tiles_, column_tiles_, tiles_, part_, parts_;
+  place sums_;
+  plan plan_;
+};
+
+}  // namespace
+
+bool can_contract(const contraction_problem& of, const device_facts& on) {
+  const index n = of.a.elements.size();
+  const auto is_near = [](const axes& along) {
+    const auto [low, high] = reach_of(along);
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    return low >= -most && high <= most;
+  };
+  return on.major >= 8 && digits_of(of.product) <= cuda::most_tile_digits &&
+         size_of(of.product.in()) < 8 && n <= cuda::most_elements_of_tiles &&
+         is_near(of.a.elements) && is_near(of.b.elements);
+}
+
+plan plan_contraction(const contraction_problem& of, std::size_t memory, const device_facts& on) {
+  return tile_planner(of, memory, on).made();
+}
+
+contraction_problem as_contraction(const product_problem& of) {
+  const auto operand_of = [](const detail::operand_layout& l) {
+    const auto one = [](std::uint64_t extent, std::int64_t stride) {
+      axes along;
+      along.rank = 1;
+      along.dims[0] = {extent, stride, 0};
+      return along;
+    };
+    return contracted{l.type, l.data, one(l.vectors, l.vector_stride), one(l.n, l.element_stride)};
+  };
+  return {of.product, operand_of(of.layout.a), operand_of(of.layout.b), of.layout.places, of.addend,
+          of.out};
+}
+
+double time_of_contraction(const contraction_problem& of, const device_facts& on) {
+  return tile_planner(of, static_cast<std::size_t>(-1), on).time(on.numbers->products, on);
+}
+
+}  // namespace bitfold::gpu
