@@ -90,15 +90,17 @@ struct operand {
   }
 };
 
-// Of those that were tried on an H200 (bench/results/tiles-h200.txt) the best ones for large
-// matrices; few rows, or columns, have others.
-tile_shape shape_of(index rows, index columns, int digits) {
-  if (rows <= 16) return {1, 2, 1, 32, 1};
-  if (columns <= 16) return {1, 2, 8, 32, 1};
-  if (columns <= 32 && rows > columns)
-    return digits > 2 ? tile_shape{2, 1, 2, 64, 2} : tile_shape{2, 2, 4, 32, 1};
-  if (digits > 2) return {1, 2, 2, digits > 3 ? 32 : 64, 2};
-  return {2, 2, 2, 64, 2};
+// Of those that were tried on an H200 (bench/results/product-tiles-h200.txt) the best ones for
+// large matrices; few rows, or columns, have others. Elements that are listed take longer to read:
+// as few blocks as can be read the same ones.
+tile_shape shape_of(index rows, index columns, int digits, bool listed) {
+  const int step = digits < 3 ? 64 : 32;
+  if (rows <= 16) return {1, 2, 1, step, 2};
+  if (columns <= 16) return {1, 2, 8, step, 2};
+  if (digits < 3) return {2, 2, 2, step, 2};
+  if (listed) return {2, 2, 2, 32, 1};
+  if (columns <= 32) return {2, 1, 2, 64, 2};
+  return {1, 2, 2, digits > 3 ? 32 : 64, 2};
 }
 
 class tile_planner {
@@ -112,13 +114,13 @@ class tile_planner {
     rows_ = b_.v.one ? a_.v.count : a_.v.of.vectors;
     columns_ = !b_.v.one && a_.v.one ? b_.v.count : b_.v.of.vectors;
     matrices_ = a_.v.one || b_.v.one ? 1 : of.results.size();
-    shape_ = shape_of(rows_, columns_, digits_);
+    shape_ = shape_of(rows_, columns_, digits_, a_.listed || b_.listed);
     row_tiles_ = shares(rows_, static_cast<index>(shape_.rows()));
     column_tiles_ = shares(columns_, static_cast<index>(shape_.columns()));
     tiles_ = row_tiles_ * column_tiles_ * matrices_;
     // Parts of rows, where there are fewer tiles than processors.
     const index n = a_.v.of.n, most = cuda::most_elements_of_part(digits_),
-                wanted = static_cast<index>(on.processors) * (digits_ > 2 ? 1 : 2),
+                wanted = static_cast<index>(on.processors * 2 * shape_.blocks),
                 room = memory > least_bytes() + sum_bytes() ? n / least_part : 1,
                 parts = std::max<index>(std::min(wanted / tiles_, room), 1);
     part_ = std::min(up_to(shares(std::max<index>(n, 1), parts), cuda::longest_step), most);

@@ -243,6 +243,7 @@ constexpr tuning sm_90 = {
     .products = {.library = 5300,
                  .tiles = {500, 990, 1310, 1800},
                  .bytes = 25,
+                 .elements = 8,
                  .results = 1.5,
                  .of_call_library = 25000,
                  .of_call_tiles = 15000},

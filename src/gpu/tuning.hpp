@@ -91,12 +91,12 @@ constexpr index tile_of(const sort_line& l) {
 }
 
 /// What decides whether digits of products are made in tiles, or go through memory to a library:
-/// products of digits, and bytes, in a nanosecond of a processor.
+/// what a processor does in a nanosecond.
 struct products_numbers {
-  double library, tiles[4];  ///< of integers of 1 to 4 digits
-  double bytes;
-  double results;                         ///< of a tile, besides
-  double of_call_library, of_call_tiles;  ///< nanoseconds
+  double library, tiles[4];  ///< products of digits; of integers of 1 to 4 of them
+  double bytes;              ///< to and from memory
+  double elements, results;  ///< of tiles: that become digits; that are rounded, besides
+  double of_call_library, of_call_tiles;  ///< nanoseconds of a call
 };
 
 struct tuning {
