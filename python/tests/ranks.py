@@ -8,8 +8,10 @@ import gc
 import multiprocessing
 import os
 import random
+import sys
 import tempfile
 import traceback
+import unittest.mock
 from contextlib import contextmanager, suppress
 
 import bitfold.torch.distributed as over_ranks
@@ -56,13 +58,14 @@ class Ranks:
 
     def __init__(self, size: int, seconds: float, backend: str) -> None:
         processes = multiprocessing.get_context("forkserver")
-        processes.set_forkserver_preload(["ranks"])  # which imports torch once
+        processes.set_forkserver_preload(["ranks"])  # which imports torch once, if it finds it: Python 3.11 does not hand sys.path on
         self._folder = tempfile.TemporaryDirectory()
         self._results, self._wanted = processes.Queue(), [processes.Queue() for _ in range(size)]
         arguments = ((r, size, self._folder.name, seconds, backend, wanted, self._results) for r, wanted in enumerate(self._wanted))
         self._started = [processes.Process(target=_rank, args=a, daemon=True) for a in arguments]
-        for p in self._started:
-            p.start()
+        with unittest.mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+            for p in self._started:
+                p.start()
 
     def run(self, what: str, seconds: float, lost: int = 0) -> dict:
         for wanted in self._wanted:
