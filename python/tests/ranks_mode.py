@@ -196,14 +196,19 @@ def errors(rank: int, size: int) -> None:
 
 
 def data_parallel(rank: int, size: int) -> None:
-    """DistributedDataParallel without a hook: a rank's contribution is its gradient times 1 / size, as DistributedDataParallel has it. strict has
-    nothing to refuse."""
+    """Without hooks: a rank's contribution is its gradient, of DistributedDataParallel that times 1 / size, as it has it. strict has nothing to
+    refuse."""
     x = numbers(F32, size, 2, seed=3)
     for strict in (False, True):
         with deterministic("exact", strict=strict):
             model = DistributedDataParallel(ranks.Scaled())
             model(x[rank]).backward()
         assert bits(model.module.weight.grad) == bits(_of_all("sum", "exact", x * (1 / size)))
+        with deterministic("exact", strict=strict):
+            model = fully_shard(ranks.Scaled(), mesh=init_device_mesh("cpu", (size,)))
+            model(x[rank]).backward()
+            found = model.weight.grad.full_tensor()
+        assert bits(found) == bits(_of_all("mean", "exact", x))
 
 
 def compiled(rank: int, size: int) -> None:

@@ -9,8 +9,17 @@ if not (torch.distributed.is_available() and torch.distributed.is_gloo_available
     pytest.skip("this PyTorch has no gloo", allow_module_level=True)
 
 import ranks
+from bitfold.torch import _collectives
 
 SIZES = (2, 3)
+
+
+def test_every_operator_is_known():
+    """Of those that torch has for groups, whether it computes."""
+    spaces = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "fsdp")
+    there = {s.name for s in torch._C._jit_get_all_schemas() if s.name.partition("::")[0] in spaces}
+    known = {*_collectives.REDUCTIONS, *_collectives.MADE_OF_REDUCTIONS, *(name for names in _collectives.NO_ARITHMETIC.values() for name in names)}
+    assert there and there <= known, there - known
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -35,17 +35,20 @@ MADE_OF_REDUCTIONS = (
 
 #: What strict lets through, by why: no element of a result is made of several. (Not every torch has all of them.)
 NO_ARITHMETIC: dict[str, tuple[str, ...]] = {
-    "send elements to other ranks": (
+    "send elements to other ranks, or lay them out for it": (
         *_of("c10d", "allgather_ _allgather_base_ allgather_coalesced_ allgather_into_tensor_coalesced_ alltoall_ alltoall_base_ broadcast_"),
         *_of("c10d", "gather_ gather_into_tensor_ scatter_ send recv_ recv_any_source_"),
         *_of("_c10d_functional", "all_gather_into_tensor all_gather_into_tensor_coalesced all_gather_into_tensor_out all_to_all_single"),
         *_of("_c10d_functional", "batch_p2p_ops broadcast broadcast_ irecv isend"),
         *_of("_c10d_functional_autograd", "all_gather_into_tensor all_to_all_single"),
         *_of("_dtensor", "shard_dim_alltoall"),
+        *_of("fsdp", "all_gather_copy_in chunk_cat chunk_cat_mixed_dtype copy_ split_with_sizes_copy"),
     ),
     "wait for other ranks, or ask, and compute nothing": (
         *_of("c10d", "barrier check_for_nan monitored_barrier_"),
         *_of("_c10d_functional", "_wrap_tensor_autograd wait_tensor wait_tensors"),
+        "_dtensor::mesh_get_process_group",
+        "fsdp::record_grad_output_stream",
     ),
 }
 
