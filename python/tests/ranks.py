@@ -1,15 +1,18 @@
-"""Processes that are the ranks of a group, of gloo on CPUs or of NCCL with a GPU each: what each does is a function of this file, which `run`
-starts."""
+"""Processes that are the ranks of a group, of gloo on CPUs or of NCCL with a GPU each: what each does is a function of this file, or `MODULE.NAME`,
+which `run` starts."""
 
 from __future__ import annotations
 
 import datetime
 import gc
+import importlib
 import multiprocessing
 import os
 import random
+import sys
 import tempfile
 import traceback
+import unittest.mock
 from contextlib import contextmanager, suppress
 
 import bitfold.torch.distributed as over_ranks
@@ -42,7 +45,8 @@ def _rank(rank: int, size: int, folder: str, seconds: float, backend: str, wante
     dist.init_process_group(backend, init_method=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=seconds))
     while (what := wanted.get()) is not None:
         try:
-            result = globals()[what](rank, size)
+            module, _, name = what.rpartition(".")
+            result = getattr(importlib.import_module(module or __name__), name)(rank, size)
         except BaseException:
             result = "failed: " + traceback.format_exc()
         results.put((rank, result))
@@ -56,13 +60,14 @@ class Ranks:
 
     def __init__(self, size: int, seconds: float, backend: str) -> None:
         processes = multiprocessing.get_context("forkserver")
-        processes.set_forkserver_preload(["ranks"])  # which imports torch once
+        processes.set_forkserver_preload(["ranks"])  # which imports torch once, if it finds it: Python 3.11 does not hand sys.path on
         self._folder = tempfile.TemporaryDirectory()
         self._results, self._wanted = processes.Queue(), [processes.Queue() for _ in range(size)]
         arguments = ((r, size, self._folder.name, seconds, backend, wanted, self._results) for r, wanted in enumerate(self._wanted))
         self._started = [processes.Process(target=_rank, args=a, daemon=True) for a in arguments]
-        for p in self._started:
-            p.start()
+        with unittest.mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+            for p in self._started:
+                p.start()
 
     def run(self, what: str, seconds: float, lost: int = 0) -> dict:
         for wanted in self._wanted:
@@ -516,19 +521,12 @@ def ddp(rank: int, size: int) -> list[bytes]:
 
 
 def _ddp_under_strict(rank: int, size: int) -> bytes:
-    """Nothing but what DistributedDataParallel itself sends is allowed; without the hook strict refuses torch's sum of gradients."""
+    """What DistributedDataParallel itself sends need not be allowed."""
     counts, inner = _counts(size, True), torch.nn.Sequential(*(m for m in Model() if not isinstance(m, torch.nn.Tanh)))
-    with bitfold.torch.deterministic(strict=True, allow=("c10d::allgather_", "c10d::broadcast_")):
+    with bitfold.torch.deterministic(strict=True):
         model = DistributedDataParallel(inner)
         model.register_comm_hook(over_ranks.Accumulation(counts[rank]), over_ranks.hook)
         _train(model, inner.parameters(), _range(rank, counts), foreach=True)
-        forgotten = DistributedDataParallel(Scaled())
-        try:
-            forgotten(torch.ones(2)).backward()
-        except bitfold.torch.NotCovered as e:
-            assert "c10d::allreduce_" in str(e)
-        else:
-            raise AssertionError("torch's own sum of gradients")
     return b"".join(map(bits, inner.parameters()))
 
 

@@ -54,6 +54,12 @@ def test_one_contribution_a_rank_and_several_calls_in_flight(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
+def test_torchs_own_under_the_mode(size):
+    ranks.run("ranks_mode.collectives", size, backend=NCCL)
+    ranks.run("ranks_mode.functional_collectives", size, backend=NCCL)
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_shares_of_one_array(size):
     assert all(ranks.run("shares", size, backend=NCCL))
 

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from bitfold import _core, _tensors
 
+from . import _collectives
 from ._engine import FLOATS, METHODS, Uncovered, has_tangent
 from ._overrides import (
     ACCUMULATING, BY_A_NUMBER, COMPOSITE, GRADIENTS, IN_PLACE, OVERRIDES, QUICK, index_put, put,
@@ -259,6 +260,11 @@ def covered_of_others() -> list[torch._ops.OpOverload]:
     return [op for op in map(find, COMPOSITE) if op]
 
 
+def covered_over_ranks() -> list[torch._ops.OpOverload]:
+    """Reductions over ranks, and what is made of them; none in a torch without torch.distributed."""
+    return _collectives.operators([*_collectives.REDUCTIONS, *_collectives.MADE_OF_REDUCTIONS])
+
+
 @cache
 def covered() -> dict[torch._ops.OpOverload, Callable[[_Own], Callable]]:
     """Every operator that this torch has and bitfold takes over, with what makes its kernel."""
@@ -419,7 +425,7 @@ class _State:
     def __init__(self) -> None:
         self.stack: list[_Setting] = []
         self.method = ""  # the last one's
-        self.library: torch.library.Library | None = None
+        self.libraries: list[torch.library.Library] = []
         self.compiler: _Compiler | None = None
         self.watcher: Watcher | None = None
 
@@ -432,7 +438,7 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
 
     `method`: one of bitfold's methods, for the operations that take it; the others have their own way. With `strict`, an
     operator that is not covered and whose bits may depend on the batch, on threads or on timing raises NotCovered, unless
-    `allow` has its name ("cumsum", or with its namespace, as "c10d::allreduce_"). So do, on CPUs, elementwise
+    `allow` has its name ("cumsum", or with its namespace, as "mylib::myop"). So do, on CPUs, elementwise
     functions that torch rounds otherwise in vectors than one by one, such as gelu. strict looks at the
     thread that first asks for it, and its backward passes.
 
@@ -486,8 +492,8 @@ def _enter() -> None:
         return
     setting = _state.stack[-1]
     _state.method = setting.method
-    if _state.library is None:
-        _state.library = _registered()
+    if not _state.libraries:
+        _state.libraries = [_registered(), _registered_over_ranks()]
     _state.compiler = _Compiler(setting.method)
     _state.compiler.on()
     if setting.strict and _state.watcher is None:
@@ -500,9 +506,10 @@ def _leave() -> None:
     if _state.compiler is not None:
         _state.compiler.off()
         _state.compiler = None
-    if _state.library is not None and len(_state.stack) <= 1:
-        _state.library._destroy()
-        _state.library = None
+    if len(_state.stack) <= 1:
+        for library in _state.libraries:
+            library._destroy()
+        _state.libraries = []
 
 
 def _registered() -> torch.library.Library:
@@ -530,4 +537,15 @@ def _registered() -> torch.library.Library:
             for one in (op, *forms(op)):
                 either = _where_by_a_number(_watched(function), one)
                 library.impl(one, either, "CUDA", with_keyset=True, allow_override=True)
+    return library
+
+
+def _registered_over_ranks() -> torch.library.Library:
+    library = torch.library.Library("c10d", "IMPL")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*[Oo]verriding a previously registered kernel")
+        for op in _collectives.operators([*_collectives.REDUCTIONS]):
+            for key in _KEYS:
+                own = _Own(op, key)
+                library.impl(op, _collectives.kernel(op, lambda: _state.method, own, own.instead), key, allow_override=True)
     return library

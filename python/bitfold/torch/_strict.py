@@ -10,6 +10,7 @@ from functools import cache
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
+from . import _collectives
 from ._engine import HALF, is_real
 
 
@@ -246,7 +247,7 @@ def _is_of_a_view(op: torch._ops.OpOverload) -> bool:
 @cache
 def is_independent(op: torch._ops.OpOverload) -> bool:
     """Whether each element of op's results depends on nothing but its own arguments."""
-    if op.namespace in ("bitfold", "bitfold_aten", "profiler") or _is_elementwise(op) or op.is_view:
+    if op.namespace in ("bitfold", "bitfold_aten", "profiler") or _is_elementwise(op) or op.is_view or _collectives.moves(op):
         return True
     return op.namespace in ("aten", "prim") and (_is_named(op, _INDEPENDENT) or _is_of_a_view(op))
 
@@ -316,6 +317,8 @@ def is_independent_here(
     op: torch._ops.OpOverload, args: tuple, kwargs: dict, tensors: list[torch.Tensor]
 ) -> bool:
     """Whether in this call, as not in all. `tensors`: those of its arguments."""
+    if op._schema.name in _collectives.REDUCTIONS:
+        return _is_of_integers(op, args, kwargs, tensors)
     tables = ((OF_INTEGERS, _is_of_integers), *IN_SOME_CALLS.values())
     asked = [is_meant for names, is_meant in tables if _name(op).removesuffix("_") in names]
     return op.namespace == "aten" and any(f(op, args, kwargs, tensors) for f in asked)
@@ -395,9 +398,9 @@ class Watcher(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        from ._mode import _state, covered, covered_of_others, covered_where_accumulating
+        from ._mode import _state, covered, covered_of_others, covered_over_ranks, covered_where_accumulating
 
-        self._covered = {*covered(), *covered_of_others(), *covered_where_accumulating()}
+        self._covered = {*covered(), *covered_of_others(), *covered_where_accumulating(), *covered_over_ranks()}
         self._stack, self._thread = _state.stack, threading.get_ident()
         self._here = _Here()
 

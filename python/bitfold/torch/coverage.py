@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
+from ._collectives import MADE_OF_REDUCTIONS, NO_ARITHMETIC, REDUCTIONS
 from ._mode import ACCUMULATING
 from ._overrides import BY_A_NUMBER, COMPOSITE, HEADINGS
 from ._strict import (
@@ -27,13 +28,15 @@ def tables() -> str:
     lines = ["| covered | operators of `aten`, each with its `out` and in-place forms |", "|---|---|"]
     lines += [f"| {text} | {_names(names)} |" for text, names in HEADINGS.items()]
     lines += [f"| with `accumulate=True` | {_names(ACCUMULATING)} |"]
-    lines += [f"| made of others | {_names(COMPOSITE)} |", f"| on CUDA, by a number | {_names(BY_A_NUMBER)} |", ""]
+    lines += [f"| made of others | {_names(COMPOSITE)} |", f"| on CUDA, by a number | {_names(BY_A_NUMBER)} |"]
+    lines += [f"| over ranks, of a contribution of each ([which](distributed.md#in-pytorchs-mode)) | {_names((*REDUCTIONS, *MADE_OF_REDUCTIONS))} |", ""]
     lines += ["| torch's own, bits of each element by itself | |", "|---|---|"]
     marked = "all that torch marks so (`torch.Tag.pointwise`), and of lists (`_foreach_`)"
     lines += [f"| elementwise | {marked} |"]
     lines += ["| views, and their copies (`_copy`) | all |"]
     lines += [f"| {text} | {_names(names)} |" for text, names in INDEPENDENT.items()]
-    lines += [f"| of integers and bool, exact in whatever order | {_names(OF_INTEGERS)} |"]
+    lines += [f"| {text} | {_names(names)} |" for text, names in NO_ARITHMETIC.items()]
+    lines += [f"| of integers and bool, exact in whatever order | {_names((*OF_INTEGERS, *REDUCTIONS))} |"]
     lines += [f"| {text} | {_names(names)} |" for text, (names, _) in IN_SOME_CALLS.items()]
     lines += ["", "| of these, on CPUs an element's bits may depend on its place: `strict` refuses them there | |", "|---|---|"]
     lines += [f"| {text} | {_names(names)} |" for text, (names, _) in BY_PLACE.items()]

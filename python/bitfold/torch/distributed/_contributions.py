@@ -19,7 +19,7 @@ from .._engine import OPS, TENSORS, name_of, request, result_dtype
 from ._group import Disagreement, Group, Job, group_of
 from ._host import Host
 
-_OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
+OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
 _MOST_KNOWN = 1 << 12  # calls that may be made again
 #: Bytes of states that are sent at once; and up to which every rank folds all elements: one exchange, where there would be two.
 _PIECE = {"cpu": 1 << 21, "cuda": 1 << 25}
@@ -94,7 +94,7 @@ class Rule(NamedTuple):
 
 def rule_of(op, method: str | None, taken: torch.dtype, given: torch.dtype | None = None) -> Rule:
     """`op`: a name of bitfold's, or one of torch.distributed.ReduceOp's. A method is for what takes one, as everywhere in bitfold.torch."""
-    name = op if isinstance(op, str) else _OPS_OF.get(getattr(op, "name", None) or str(op).rpartition(".")[2])
+    name = op if isinstance(op, str) else OPS_OF.get(getattr(op, "name", None) or str(op).rpartition(".")[2])
     if name not in OPS:
         raise ValueError(f"op: {op!r} is none of bitfold's operations")
     if given is None:
@@ -220,10 +220,11 @@ def _expect_alike(contributions: Sequence[Tensor], n: int, device: torch.device)
 
 
 class Call:
-    """One call of a collective, on this rank: checked, and agreed on. `parts`: how many times as many elements as `out` contributions have."""
+    """One call of a collective, on this rank: checked, and agreed on. `parts`: how many times as many elements as `out` contributions have, or how many
+    are each rank's."""
 
-    def __init__(self, kind: str, group: Group, out: Tensor, op, method: str | None, contributions, dtype: torch.dtype | None = None, parts: int = 1,
-                 dst: int = 0) -> None:
+    def __init__(self, kind: str, group: Group, out: Tensor, op, method: str | None, contributions, dtype: torch.dtype | None = None,
+                 parts: int | Sequence[int] = 1, dst: int = 0) -> None:
         self.kind, self.group, self.out, self.parts, self.dst = kind, group, out, parts, dst
         self.op, self.method, self.contributions, self.dtype = op, method, contributions, dtype
 
@@ -231,7 +232,10 @@ class Call:
         out = expect(self.out, "tensor")
         if not 0 <= self.dst < self.group.size:
             raise ValueError(f"dst: {self.dst} is none of {self.group.size} ranks")
-        self.n, self.device = out.numel() * self.parts, out.device
+        self.sizes = [out.numel()] * self.parts if isinstance(self.parts, int) else [*self.parts]
+        if len(self.sizes) > 1 and (len(self.sizes) != self.group.size or self.sizes[self.group.rank] != out.numel()):
+            raise ValueError(f"output: of {out.numel()} elements, where the input's parts for {self.group.size} ranks have {self.sizes}")
+        self.n, self.device = sum(self.sizes), out.device
         if out.is_cuda and self.group.size > 1 and not self.group.has_nccl:
             raise TypeError(f"tensor: on {out.device}, and the group's engine for GPUs is not nccl")
         if isinstance(self.contributions, Contributions):
@@ -250,7 +254,11 @@ class Call:
         self.rule = rule_of(self.op, self.method, taken, out.dtype)
         count, first = (kept.count, kept.first) if isinstance(self.contributions, Contributions) else (len(given), -1)
         where = ", on GPUs" if out.is_cuda else ""
-        return f"{self.kind} of {self.n} elements, {self.rule}, to {self.dst}{where}", count, first
+        parts = "" if self.is_even() else f" in parts of {self.sizes}"
+        return f"{self.kind} of {self.n} elements{parts}, {self.rule}, to {self.dst}{where}", count, first
+
+    def is_even(self) -> bool:
+        return len({*self.sizes}) == 1
 
     def _nodes(self, first: int) -> list[Node]:
         if isinstance(self.contributions, Contributions):
@@ -277,7 +285,7 @@ class Call:
         size = n * rule.taken.itemsize
         if self.device.type == "cpu" or self.group.size == 1 or any(cover != [(r, 1)] for r, cover in enumerate(self.covers)):
             return False
-        if size == 0 or (scatter and size % 16) or not rule.goes_over_links():
+        if size == 0 or (scatter and (size % 16 or not self.is_even())) or not rule.goes_over_links():
             return False
         links = self.group.links(self.device)
         if links is None:
@@ -451,6 +459,11 @@ def _quickly(by: Group, tensor: Tensor, op, method: str | None) -> bool:
     return True
 
 
+def quickly(make, call: Call) -> bool:
+    """Of a call that is not asynchronous, whether it was done as one that was made before."""
+    return make is _all_reduce and _quickly(call.group, call.out, call.op, call.method)
+
+
 def _remember(call: Call) -> None:
     x, quick = call.out, call.group.quick
     is_alone = isinstance(call.contributions, list) and len(call.contributions) == 1 and call.contributions[0] is call.out
@@ -481,9 +494,9 @@ def _reduce(call: Call) -> None:
 
 def _reduce_scatter(call: Call) -> None:
     call.agree()
-    each, room = call.out.numel(), _room(call.out)
+    ends, room = [0, *accumulate(call.sizes)], _room(call.out)
     if not call.go_over_links(room, scatter=True):
-        call.reduce([(r * each, (r + 1) * each) for r in range(call.group.size)], room, call.group.rank * each)
+        call.reduce([*zip(ends, ends[1:])], room, ends[call.group.rank])
     _written(call.out, room)
 
 

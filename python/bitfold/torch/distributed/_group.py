@@ -26,6 +26,10 @@ _HEADER_BYTES = 512
 _MOST_KEPT = 1 << 24
 
 
+#: bitfold's own process groups, of which the mode takes no call over.
+ENGINES: weakref.WeakSet[dist.ProcessGroup] = weakref.WeakSet()
+
+
 class Disagreement(RuntimeError):
     """A call that is not the same on all ranks, or that one of them refuses: each rank has this error, and no result."""
 
@@ -41,14 +45,15 @@ class Job:
             return self._future.done()
         return self._future.result()[1].query()
 
-    def result(self) -> Any:
-        result, end = self._future.result()
+    def result(self, seconds: float | None = None) -> Any:
+        """Errors: those of the call; TimeoutError."""
+        result, end = self._future.result(seconds)
         if end:
             torch.cuda.current_stream(self._stream.device).wait_event(end)
         return result
 
 
-def _engines_of(group: dist.ProcessGroup) -> dict[str, str]:
+def engines_of(group: dist.ProcessGroup) -> dict[str, str]:
     """By the type of device, as torch.distributed names them."""
     return dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
 
@@ -81,13 +86,14 @@ class Group:
         self._ranks = dist.get_process_group_ranks(group)
         self._engine, self.has_nccl, self.host = None, False, None
         if self.size > 1:
-            engines = _engines_of(group)
+            engines = engines_of(group)
             self.has_nccl = engines.get("cuda") == "nccl"
             backend = f"cpu:{engines.get('cpu', 'gloo')},cuda:nccl" if self.has_nccl else dist.get_backend(group)
             timeout = group._get_backend(torch.device("cpu" if "cpu" in engines else "cuda")).options._timeout
             self._seconds = timeout.total_seconds()
             with _count_of(group):
                 self._engine = dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
+            ENGINES.add(self._engine)
             self.host = host_of(self.rank, self.size, self._seconds, self.gather)
         self.lock, self._worker, self._last = threading.Lock(), None, None
         self.quick, self._gathered = {}, None
