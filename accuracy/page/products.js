@@ -33,7 +33,7 @@ section({
     parts.table.replaceChildren(
       ...(bits.length + speed.length ? [stack(`What shows in the bits${shape}`, [
         text('contestant', name => name),
-        {label: 'ways to run', get: of(bits), text: same('way_results'), number: true},
+        {label: 'ways to run', get: of(bits), text: row => row?.ways === 1 ? 'one way' : same('way_results')(row), number: true},
         {label: 'rows together', get: of(bits), text: same('batch_results', true), number: true},
         {label: 'layouts', get: of(bits), text: same('layout_results'), number: true},
         {label: 'the definition’s', get: of(bits), text: r => r === undefined || r.equal === null ? '–' : r.equal ? mark('good', '✓ yes') : mark('bad', '✗ no'), number: true},

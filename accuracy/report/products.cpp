@@ -64,7 +64,7 @@ std::string products_summary(const report_rows& rows) {
     for (const product_bits_row& row : rows.product_bits) {
       if (row.in != type) continue;
       const std::string& who = by_id.at(row.contestant)->name;
-      bits.add(who, "ways to run", sameness(row.way_results));
+      bits.add(who, "ways to run", row.ways == 1 ? "one way" : sameness(row.way_results));
       bits.add(who, "rows alone", sameness(row.batch_results));
       bits.add(who, "layouts", sameness(row.layout_results));
     }
@@ -91,7 +91,7 @@ std::string products_summary(const report_rows& rows) {
       auto& [other, all] = changed[{who, row.ranks}];
       other += row.changed;
       all += row.results;
-      if (row.input == "normal") worst[who] = std::fmax(worst[who], row.ulps);
+      if (row.input == "gradients") worst[who] = std::fmax(worst[who], row.ulps);
     }
     text_table table;
     for (const std::string& who : names) {
@@ -99,7 +99,7 @@ std::string products_summary(const report_rows& rows) {
         if (at.first == who && at.second > 1)
           table.add(who, fmt::format("{} ranks", at.second),
                     fmt::format("{} of {}", counts.first, counts.second));
-      table.add(who, "ulps of normal", short_number(worst[who]));
+      table.add(who, "ulps, gradients", short_number(worst[who]));
     }
     if (!names.empty())
       out += printed("\nRanks, {}: sums with other bits than on one rank, of all inputs\n", type) +

@@ -78,7 +78,7 @@ def check_layout(p, width):
 
 def check_stacks(p, width):
     """Tables that are lists on narrow screens: nothing of them needs to be scrolled to, and each value has its label beside it."""
-    narrow = width <= 768
+    narrow = width <= 992
     for table in p.page.locator("table.stack").all():
         caption = table.locator("caption").inner_text()
         at = table.evaluate("""(t, narrow) => {
@@ -203,7 +203,8 @@ def check_tables(p):
                 row = next(r for r in report[extra] if info[r["contestant"]]["name"] == who_is and r["in"] == here[0]["in"])
                 cells = line.locator("td").all_text_contents()
                 for cell, key in zip(cells, ["way_results", "batch_results", "layout_results"]):
-                    assert cell.startswith("✓" if row[key] == 1 else f"{row[key]} results"), (who_is, key, cell)
+                    alone = key == "way_results" and row["ways"] == 1
+                    assert cell.startswith("one way" if alone else "✓" if row[key] == 1 else f"{row[key]} results"), (who_is, key, cell)
         page.locator(f"#{name} summary").press("Enter")
         page.locator(f"#{name} details table").wait_for()
         assert page.locator(f"#{name} details tbody tr").count() == len(here)
@@ -332,6 +333,8 @@ def check(browser, path, shots, hostile):
             p.page.wait_for_timeout(1500)
             check_layout(p, 500)
             check_stacks(p, 500)
+            p.page.set_viewport_size({"width": 900, "height": 740})
+            check_stacks(p, 900)
         p.close()
         print(f"ok: {path.name}, {name}")
 

@@ -210,7 +210,7 @@ def main():
                     "bound_ratio": None if family == "PyTorch" else 0.01 * k, "overflows": 0})
             shows = family == "PyTorch"
             product_bits.append({
-                "contestant": c["id"], "in": t, "rows": 64, "inner": 500, "columns": 48, "ways": 9, "way_results": 2 if shows else 1, "batches": 5,
+                "contestant": c["id"], "in": t, "rows": 64, "inner": 500, "columns": 48, "ways": 1 if family == "plain" else 9, "way_results": 2 if shows else 1, "batches": 5,
                 "batch_results": 3 if shows else 1, "changed": 2 if shows else None, "layouts": 4, "layout_results": 1,
                 "equal": True if family == "bitfold" else None})
             for threads in [0, 1]:
