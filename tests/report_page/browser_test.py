@@ -79,6 +79,9 @@ def check_layout(p, width):
 def check_stacks(p, width):
     """Tables that are lists on narrow screens: nothing of them needs to be scrolled to, and each value has its label beside it."""
     narrow = width <= 992
+    for name in ["operations", "products", "ranks", "contestants"]:
+        if p.page.locator(f"#{name}").count():
+            assert p.page.locator(f"#{name} .chart table.stack").count() == 1, name
     for table in p.page.locator("table.stack").all():
         caption = table.locator("caption").inner_text()
         at = table.evaluate("""(t, narrow) => {
