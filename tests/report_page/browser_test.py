@@ -86,10 +86,10 @@ def check_stacks(p, width):
         caption = table.locator("caption").inner_text()
         at = table.evaluate("""(t, narrow) => {
           const scroll = t.closest('.scroll'), cells = [...t.querySelectorAll('tbody td')].filter(c => c.childNodes.length);
-          const shown = c => getComputedStyle(c, '::before').content.replaceAll('"', '');
+          const shown = c => getComputedStyle(c, '::before').content;
           return {
             over: scroll.scrollWidth - scroll.clientWidth,
-            labels: cells.every(c => narrow ? shown(c).length > 1 : shown(c) === 'none'),
+            labels: cells.every(c => narrow ? c.dataset.label && [`"${c.dataset.label}"`, 'attr(data-label)'].includes(shown(c)) : shown(c) === 'none'),
             inside: cells.every(c => !narrow || c.getBoundingClientRect().right <= document.documentElement.clientWidth + .5),
             block: getComputedStyle(t).display, roles: t.getAttribute('role') === 'table' && cells.every(c => c.getAttribute('role') === 'cell'),
           }}""", narrow)
