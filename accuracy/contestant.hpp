@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <bitfold/matmul.hpp>
 #include <bitfold/reduction.hpp>
 
 namespace bitfold::accuracy {
@@ -105,6 +106,68 @@ class contestant {
   virtual std::optional<std::uint64_t> stagnations(const array_view&) const { return {}; }
 };
 
+// ---- Products of matrices, and sums over ranks
+
+/// What is said of a contestant that does not reduce one array to one scalar.
+template <class Promise>
+struct entry_info {
+  std::string id, name, family, device, about;  ///< as contestant_info's
+  dtype in;
+  std::string acc;
+  dtype out;
+  std::optional<Promise> promise = {};  ///< empty for peers, which are only measured
+};
+
+/// Two matrices, one behind the other: A of rows x inner, B of inner x columns. Each is row-major,
+/// or column-major.
+struct product_shape {
+  std::size_t rows, inner, columns;
+  bool left_by_columns = false, right_by_columns = false;
+
+  std::size_t elements() const { return (rows + columns) * inner; }
+  std::size_t outputs() const { return rows * columns; }
+};
+
+class product_contestant {
+ public:
+  explicit product_contestant(entry_info<matrix_product> i) : info(std::move(i)) {}
+  virtual ~product_contestant() = default;
+  product_contestant(const product_contestant&) = delete;
+  product_contestant& operator=(const product_contestant&) = delete;
+
+  const entry_info<matrix_product> info;
+
+  /// As a contestant's.
+  virtual std::vector<variation> variations() const { return {{"1 thread", true, 1}}; }
+  /// All results, row-major, in elements of type info.out. x holds both matrices.
+  virtual std::vector<std::byte> run(const array_view& x, const product_shape& s,
+                                     std::size_t way) = 0;
+  /// As a contestant's.
+  virtual std::vector<double> seconds(const array_view& x, const product_shape& s, std::size_t way,
+                                      int times);
+};
+
+/// Adds contributions, arrays of one length that ranks hold (docs/distributed.md).
+class rank_contestant {
+ public:
+  explicit rank_contestant(entry_info<reduction> i) : info(std::move(i)) {}
+  virtual ~rank_contestant() = default;
+  rank_contestant(const rank_contestant&) = delete;
+  rank_contestant& operator=(const rank_contestant&) = delete;
+
+  const entry_info<reduction> info;
+
+  /// The results of type info.out. x holds `count` contributions, one behind the other; rank r has
+  /// those from first_of(r, ranks, count) to the next rank's.
+  virtual std::vector<std::byte> run(const array_view& x, std::size_t count, std::size_t ranks) = 0;
+};
+
+inline std::size_t first_of(std::size_t rank, std::size_t ranks, std::size_t count) {
+  return rank * count / ranks;
+}
+
+// ---- All of them
+
 struct software {
   std::string name, version;
 };
@@ -115,6 +178,8 @@ struct missing {
 /// Those found here and, by name, those that are not.
 struct contestants {
   std::vector<std::unique_ptr<contestant>> list;
+  std::vector<std::unique_ptr<product_contestant>> products;
+  std::vector<std::unique_ptr<rank_contestant>> ranks;
   std::vector<software> found;
   std::vector<accuracy::missing> missing;
 };
@@ -132,6 +197,8 @@ std::optional<std::uint64_t> gpu_cache();
 // Each adds its own; all_contestants() lists them.
 void add_bitfold(contestants&, bool cpu, bool cuda);
 void add_plain(contestants&);
+void add_products(contestants&);  ///< bitfold's and plain loops; add_openblas, add_python have more
+void add_ranks(contestants&);     ///< bitfold's and plain models
 void add_openblas(contestants&);
 void add_xsum(contestants&);
 void add_reproblas(contestants&);

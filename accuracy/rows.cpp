@@ -136,6 +136,10 @@ report_rows rows_of(const json& report) {
   known("speed", out.speed);
   known("shapes", out.shapes);
   known("batches", out.batches);
+  known("products", out.products);
+  known("product_bits", out.product_bits);
+  known("product_speed", out.product_speed);
+  known("ranks", out.ranks);
   return out;
 }
 

@@ -240,6 +240,99 @@ struct batch_row {
   };
 };
 
+struct product_row {
+  std::string contestant, input, in;
+  std::uint64_t rows, inner, columns, elements;
+  double condition;
+  std::string digest;
+  double ulps, ulps_median, relative, relative_median;
+  std::optional<double> bound_ratio;
+  std::uint64_t overflows;
+  static constexpr std::tuple fields{
+      field{"contestant", &product_row::contestant},
+      field{"input", &product_row::input},
+      field{"in", &product_row::in},
+      field{"rows", &product_row::rows},
+      field{"inner", &product_row::inner},
+      field{"columns", &product_row::columns},
+      field{"elements", &product_row::elements},
+      field{"condition", &product_row::condition},
+      field{"digest", &product_row::digest},
+      field{"ulps", &product_row::ulps},
+      field{"ulps_median", &product_row::ulps_median},
+      field{"relative", &product_row::relative},
+      field{"relative_median", &product_row::relative_median},
+      field{"bound_ratio", &product_row::bound_ratio},
+      field{"overflows", &product_row::overflows},
+  };
+};
+
+struct product_bits_row {
+  std::string contestant, in;
+  std::uint64_t rows, inner, columns;
+  std::uint64_t ways, way_results, batches, batch_results;
+  std::optional<std::uint64_t> changed;
+  std::uint64_t layouts, layout_results;
+  std::optional<bool> equal;
+  static constexpr std::tuple fields{
+      field{"contestant", &product_bits_row::contestant},
+      field{"in", &product_bits_row::in},
+      field{"rows", &product_bits_row::rows},
+      field{"inner", &product_bits_row::inner},
+      field{"columns", &product_bits_row::columns},
+      field{"ways", &product_bits_row::ways},
+      field{"way_results", &product_bits_row::way_results},
+      field{"batches", &product_bits_row::batches},
+      field{"batch_results", &product_bits_row::batch_results},
+      field{"changed", &product_bits_row::changed},
+      field{"layouts", &product_bits_row::layouts},
+      field{"layout_results", &product_bits_row::layout_results},
+      field{"equal", &product_bits_row::equal},
+  };
+};
+
+struct product_speed_row {
+  std::string contestant, in;
+  std::uint64_t rows, inner, columns;
+  std::string variation;
+  std::optional<std::uint64_t> threads;
+  double seconds, gflops;
+  std::optional<bool> noisy;
+  static constexpr std::tuple fields{
+      field{"contestant", &product_speed_row::contestant},
+      field{"in", &product_speed_row::in},
+      field{"rows", &product_speed_row::rows},
+      field{"inner", &product_speed_row::inner},
+      field{"columns", &product_speed_row::columns},
+      field{"variation", &product_speed_row::variation},
+      field{"threads", &product_speed_row::threads},
+      field{"seconds", &product_speed_row::seconds},
+      field{"gflops", &product_speed_row::gflops},
+      field{"noisy", &product_speed_row::noisy},
+  };
+};
+
+struct rank_row {
+  std::string contestant, input, in;
+  std::uint64_t ranks, contributions, results, changed;
+  std::string digest;
+  double ulps, ulps_median;
+  std::optional<double> bound_ratio;
+  static constexpr std::tuple fields{
+      field{"contestant", &rank_row::contestant},
+      field{"input", &rank_row::input},
+      field{"in", &rank_row::in},
+      field{"ranks", &rank_row::ranks},
+      field{"contributions", &rank_row::contributions},
+      field{"results", &rank_row::results},
+      field{"changed", &rank_row::changed},
+      field{"digest", &rank_row::digest},
+      field{"ulps", &rank_row::ulps},
+      field{"ulps_median", &rank_row::ulps_median},
+      field{"bound_ratio", &rank_row::bound_ratio},
+  };
+};
+
 /// The lists of a report, or of a part of it.
 struct report_rows {
   std::vector<software_row> software;
@@ -256,6 +349,10 @@ struct report_rows {
   std::vector<ceiling_row> ceilings;
   std::vector<shape_row> shapes;
   std::vector<batch_row> batches;
+  std::vector<product_row> products;
+  std::vector<product_bits_row> product_bits;
+  std::vector<product_speed_row> product_speed;
+  std::vector<rank_row> ranks;
   static constexpr std::tuple fields{
       field{"software", &report_rows::software},
       field{"missing", &report_rows::missing},
@@ -271,6 +368,10 @@ struct report_rows {
       field{"ceilings", &report_rows::ceilings},
       field{"shapes", &report_rows::shapes, true},
       field{"batches", &report_rows::batches, true},
+      field{"products", &report_rows::products, true},
+      field{"product_bits", &report_rows::product_bits, true},
+      field{"product_speed", &report_rows::product_speed, true},
+      field{"ranks", &report_rows::ranks, true},
   };
 };
 

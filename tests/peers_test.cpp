@@ -69,6 +69,33 @@ void check_along(const contestants& c) {
   }
 }
 
+// The products of 2 x 3 and 3 x 2 small integers, of operands by rows and by columns, in each
+// variation; and the times of those.
+void check_products(const contestants& c) {
+  const std::vector<double> a{1, 2, 3, -1, 0, 2}, by_columns{1, -1, 2, 0, 3, 2};
+  const std::vector<double> b{2, 1, 0, -3, 1, 1}, b_by_columns{2, 0, 1, 1, -3, 1};
+  const double product[] = {5, -2, 0, 1};
+  std::set<std::string> ids;
+  for (const auto& who : c.products) {
+    CHECK(ids.insert(who->info.id).second);
+    CHECK(!who->info.about.empty());
+    for (const bool left : {false, true})
+      for (const bool right : {false, true}) {
+        std::vector<double> both = left ? by_columns : a;
+        const auto& second = right ? b_by_columns : b;
+        both.insert(both.end(), second.begin(), second.end());
+        const auto bytes = pack(both, who->info.in);
+        const array_view x{who->info.in, bytes.data(), both.size(), next_id()};
+        const product_shape s{2, 3, 2, left, right};
+        for (std::size_t way = 0; way < who->variations().size(); ++way) {
+          INFO(who->info.id << ", " << who->variations()[way].label << ", " << left << right);
+          CHECK(who->run(x, s, way) == pack(product, who->info.out));
+          if (way == 0) CHECK(who->seconds(x, s, way, 2).size() == 2);
+        }
+      }
+  }
+}
+
 // Of stand-ins that compute rightly.
 void check_right(const contestants& c) {
   const std::vector<double> both{3, 1, 2, 7, 5, 2, 4, 1, 6, 3};  // two arrays of five
@@ -85,6 +112,7 @@ void check_right(const contestants& c) {
     }
   }
   check_along(c);
+  check_products(c);
   for (const auto& who : c.list)
     for (const wrong_sum& w : wrong_sums(*who))
       FAIL_CHECK(who->info.id << ", " << w.variation << ": " << w.array << " sums to "
@@ -211,6 +239,7 @@ TEST_CASE("peers: OpenBLAS is called with the array, its length and the threads"
   add_openblas(c);
   CHECK(c.missing.empty());
   CHECK(c.list.size() == 2 * (3 + 4));  // sums; dot, asum, nrm2, amax
+  CHECK(c.products.size() == 2);
   check_right(c);
   const auto threads = library{BITFOLD_STAND_IN_OPENBLAS}.find<int()>("openblas_get_num_threads");
   REQUIRE(threads);
@@ -222,6 +251,16 @@ TEST_CASE("peers: OpenBLAS is called with the array, its length and the threads"
       who->run({who->info.in, nothing, 1, next_id(), 2}, way);
       CHECK(threads() == who->variations()[way].threads);
     }
+  }
+  for (const auto& who : c.products) {
+    std::set<int> counts;
+    for (std::size_t way = 0; way < who->variations().size(); ++way) {
+      const double nothing[] = {0, 0};
+      who->run({who->info.in, nothing, 2, next_id()}, {1, 1, 1}, way);
+      CHECK(threads() == who->variations()[way].threads);
+      counts.insert(threads());
+    }
+    CHECK(counts == std::set{1, 2, 3, 4});
   }
 }
 
@@ -252,6 +291,7 @@ TEST_CASE("peers: Python's operations are called with the arrays", "[peers]") {
   CHECK(of("PyTorch", dtype::bf16) == 17 + 1);
   CHECK(std::count_if(c.list.begin(), c.list.end(),
                       [](const auto& who) { return who->has_axes(); }) == 11 + 6 * 2);
+  CHECK(c.products.size() == 3 + 4);
   check_right(c);
 }
 
@@ -259,6 +299,7 @@ TEST_CASE("peers: those on the CPU can be called", "[peers]") {
   const contestants c = cpu_peers();
   check_peers(c);
   check_along(c);
+  check_products(c);
   check_first_elements(linked_peers());
 }
 
@@ -305,6 +346,8 @@ TEST_CASE("peers: Python's list of sums is checked", "[peers]") {
        "list: not understood: op?sum?k?n?f?cpu?f31"},
       {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\tmany\\t1\\t0\\tabout",
        "list: not understood: op?sum?k?n"},
+      {"product\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf31\\t1\\tabout",
+       "list: not understood: product?k?n?f?cpu?f32"},
       {"error\\tout of paper", "list: out of paper"},
   }));
   const program p("read request; printf '" + line + "\\nok\\n'; read request");
@@ -337,6 +380,32 @@ TEST_CASE("peers: Python's answers are checked", "[peers]") {
   const std::string got = error_of([&] { c.list[0]->run(one(1), 0); });
   INFO(got);
   CHECK(got.find(reason) != std::string::npos);
+}
+
+TEST_CASE("peers: Python's answers to a product are checked", "[peers]") {
+  const auto [answer, reason] = GENERATE(table<std::string, std::string>({
+      {"ok\\t0000803f", "no error"},
+      {"ok", "k: these are no bits: "},
+      {"ok\\t0000803", "k: these are no bits: 0000803"},
+      {"ok\\t0000803x", "k: these are no bits: 0000803x"},
+      {"error\\tno such product", "product: no such product"},
+  }));
+  const program p(
+      "read request; printf 'product\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t1\\tabout\\nok\\n'; "
+      "read request; echo ok; read request; printf '" +
+      answer + "\\n'; read request");
+  const environment python("BITFOLD_PYTHON", p.path);
+  contestants c;
+  add_python(c, true, false);
+  REQUIRE(c.products.size() == 1);
+  const float both[] = {1, 1};
+  std::vector<std::byte> bits;
+  const std::string got =
+      error_of([&] { bits = c.products[0]->run({dtype::f32, both, 2, next_id()}, {1, 1, 1}, 0); });
+  INFO(got);
+  CHECK(got.find(reason) != std::string::npos);
+  const double one_is[] = {1};
+  if (reason == "no error") CHECK(bits == pack(one_is, dtype::f32));
 }
 
 TEST_CASE("peers: a helper that ends is started again, twice at most", "[peers]") {

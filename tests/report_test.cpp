@@ -761,8 +761,17 @@ TEST_CASE("texts of a report do not command the terminal, nor make lines") {
   a["wrong"] = json::array({json_of(wrong_row{"suspect", "1", "here", "1", "2"})});
   a["batches"] =
       json::array({json_of(batch_row{"suspect", "f32", "rows", 16, "", 4, 1024, 1, {}})});
+  a["products"] = json::array({json_of(
+      product_row{.contestant = "suspect", .input = "normal", .in = "f32", .digest = "1"})});
+  a["product_bits"] =
+      json::array({json_of(product_bits_row{.contestant = "suspect", .in = "f32"})});
+  a["product_speed"] =
+      json::array({json_of(product_speed_row{.contestant = "suspect", .in = "f32"})});
+  a["ranks"] = json::array({json_of(rank_row{
+      .contestant = "suspect", .input = "normal", .in = "f32", .ranks = 2, .digest = "1"})});
   a["machine"]["gpus"] = {"a GPU"};
   json b = a;
+  b["products"][0]["digest"] = "2";
   b["accuracy"][0]["bits"] = "00000000";
   b["accuracy"][0]["bound_relative"] = nullptr;
   b["bits"][0]["digest"] = "0";
@@ -855,7 +864,8 @@ TEST_CASE("the page and report-table read no field that rows have not") {
   };
   check("accuracy/page/render.cpp", R"_(\{"(\w+)", (?:text|number)\})_", "row_fields = ");
   // There a row is `r`, and in report-table a contestant `c`.
-  check("accuracy/page/figures.js", R"(\br\.(\w+))");
+  for (const char* file : {"figures.js", "products.js", "tables.js"})
+    check((std::string("accuracy/page/") + file).c_str(), R"(\br\.(?!(?:map|children)\b)(\w+))");
   check("accuracy/page/page.js", R"(\br\.(?!map\b)(\w+))");
   check("scripts/report-table", R"_(\b[rc]\["(\w+)"\])_");
 }

@@ -115,7 +115,7 @@ def extracts():
     report = {"format": "bitfold-report", "version": 1, "mode": "quick", "date": "d", "command": "c", "seed": 1, "headlines": [{"value": "1"}],
               "findings": [], "failures": [{"contestant": "hidden"}], "contestants": contestants,
               "inputs": [{"id": "uniform"}, {"id": "normal"}], "accuracy": rows, "bits": rows[:1], "speed": rows[:1],
-              "ceilings": [{"gbps": 1}], "shapes": rows, "batches": rows}
+              "ceilings": [{"gbps": 1}], "shapes": rows, "batches": rows, "products": rows, "ranks": rows}
     with open("report.json", "w") as f:
         json.dump(report, f)
     check(call("report-extract", "report.json", "extract.json", "--accuracy", "f32", "--shapes", "f64")[0] == 0, "report-extract")
@@ -125,7 +125,7 @@ def extracts():
     check(made["accuracy"] == [{"contestant": "bitfold/f32", "input": "uniform", "study": "inputs"}], made["accuracy"])
     for name in ("shapes", "batches"):
         check({r["contestant"] for r in made[name]} == {"bitfold/f64"}, made[name])
-    check(made["bits"] == made["speed"] == made["ceilings"] == [], made)
+    check(made["bits"] == made["speed"] == made["ceilings"] == made["products"] == made["ranks"] == [], made)
     check([c["id"] for c in made["contestants"]] == ["bitfold/f32", "bitfold/f64", "hidden"], made["contestants"])
     check(made["inputs"] == [{"id": "uniform"}] and made["headlines"] == report["headlines"], made)
     check("f32" in made["extract"] and text.count("\n{") == sum(len(v) for v in made.values() if isinstance(v, list)), text)

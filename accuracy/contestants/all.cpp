@@ -8,6 +8,8 @@ contestants all_contestants(bool cpu, bool cuda) {
   add_bitfold(c, cpu, cuda);
   if (cpu) {
     add_plain(c);
+    add_products(c);
+    add_ranks(c);
     add_openblas(c);
     add_xsum(c);
     add_reproblas(c);

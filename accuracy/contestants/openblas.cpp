@@ -1,8 +1,10 @@
 // OpenBLAS, opened while the program runs: its asum, nrm2, dot and amax; and sums by its sum (an
-// extension of BLAS), by its dot with ones, and by its asum where no value is negative.
+// extension of BLAS), by its dot with ones, and by its asum where no value is negative. Products by
+// its gemm.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -73,6 +75,46 @@ contestant_info describe(op_id op, const std::string& id, const char* what,
           .op = op};
 }
 
+// C = A B, of matrices in rows or columns.
+template <class T>
+using gemm = void(int order, int left, int right, int m, int n, int k, T alpha, const T* a,
+                  int a_step, const T* b, int b_step, T beta, T* c, int c_step);
+
+template <class T>
+class blas_product final : public product_contestant {
+ public:
+  blas_product(entry_info<matrix_product> i, gemm<T>* f, thread_count t)
+      : product_contestant(std::move(i)), f_(f), threads_(t) {
+    ways_ = {{threads_.all == 1 ? "1 thread" : std::to_string(threads_.all) + " threads", true,
+              threads_.all}};
+    for (int count = 1; count <= 4 && threads_.set; ++count)
+      if (count != threads_.all)
+        ways_.push_back(
+            {std::to_string(count) + (count == 1 ? " thread" : " threads"), count == 1, count});
+  }
+  std::vector<variation> variations() const override { return ways_; }
+  std::vector<std::byte> run(const array_view& x, const product_shape& s,
+                             std::size_t way) override {
+    constexpr int by_rows = 101, as_it_is = 111, transposed = 112;  // CBLAS's numbers
+    if (threads_.set) threads_.set(ways_[way].threads);
+    const int m = static_cast<int>(s.rows), k = static_cast<int>(s.inner),
+              n = static_cast<int>(s.columns);
+    const T* a = static_cast<const T*>(x.data);
+    std::vector<std::byte> out(s.outputs() * sizeof(T));
+    std::vector<T> c(s.outputs());
+    f_(by_rows, s.left_by_columns ? transposed : as_it_is,
+       s.right_by_columns ? transposed : as_it_is, m, n, k, T{1}, a, s.left_by_columns ? m : k,
+       a + s.rows * s.inner, s.right_by_columns ? k : n, T{0}, c.data(), n);
+    std::memcpy(out.data(), c.data(), out.size());
+    return out;
+  }
+
+ private:
+  gemm<T>* f_;
+  thread_count threads_;
+  std::vector<variation> ways_;
+};
+
 template <class T>
 void add(contestants& out, const library& blas, thread_count threads, const std::string& letter) {
   using of_one = T(int, const T*, int);
@@ -117,6 +159,17 @@ void add(contestants& out, const library& blas, thread_count threads, const std:
   if (auto* f = blas.find<of_one>(name_of("nrm2").c_str()))
     add(op_id::norm_l2, "nrm2", name_of("nrm2"),
         [f](int n, const T* x, const T*) { return f(n, x, 1); });
+  if (auto* f = blas.find<gemm<T>>(name_of("gemm").c_str()))
+    out.products.push_back(std::make_unique<blas_product<T>>(
+        entry_info<matrix_product>{.id = "openblas/gemm/" + std::string(name(dtype_of<T>)),
+                                   .name = "OpenBLAS " + letter + "gemm",
+                                   .family = "OpenBLAS",
+                                   .device = "cpu",
+                                   .about = name_of("gemm"),
+                                   .in = dtype_of<T>,
+                                   .acc = std::string(name(dtype_of<T>)),
+                                   .out = dtype_of<T>},
+        f, threads));
   const std::string amax = "cblas_i" + letter + "amax";
   if (auto* f = blas.find<index>(amax.c_str()))
     add(op_id::norm_inf, "amax", amax,

@@ -8,12 +8,18 @@ standard output what it is asked on standard input, a line for a line, fields se
                          OP: bitfold's name of the operation; MOST: the longest array it is asked for,
                          0 for any; WAYS: thread counts, the default first, or "-" for one way without
                          threads of its own; AXES: 1 where it takes a shape, else 0
+                           product KEY NAME FAMILY DEVICE IN ACC OUT WAYS ABOUT
   load TYPE BYTES INPUTS so many arrays of one length, one behind the other, from the start of file
                          descriptor 3; "ok"
   run KEY THREADS        "ok" and the bits of the result, in hex
   time KEY THREADS N     "ok" and N times in seconds, each the mean over at least 0.2 ms of calls
                          Both take, behind that, a shape: ROWS COLUMNS AXIS, the array as a matrix that is
                          reduced along this axis (0 or 1). The bits are then those of the first result.
+  product KEY THREADS ROWS INNER COLUMNS LEFT RIGHT
+                         The array as two matrices, one behind the other, of ROWS x INNER and INNER x COLUMNS
+                         elements, each by rows (0) or by columns (1); "ok" and the bytes of the product, in hex
+  time_product KEY THREADS N ROWS INNER COLUMNS LEFT RIGHT
+                         as time
 
 Whatever goes wrong is answered by "error" and a line of text. Another operation goes into the table of
 its library, another library into peers()."""
@@ -64,6 +70,13 @@ class Library:
 
     def set_up(self, threads):
         """Before every run: what is kept for all."""
+
+    def products(self):
+        """As operations(): of two matrices."""
+        return {}
+
+    def product_threads(self):
+        return self.threads
 
     def seconds(self, call, times):
         call()
@@ -118,6 +131,13 @@ class NumPy(Library):
 
     def bits(self, value):
         return self.np.asarray(value).tobytes()
+
+    def products(self):
+        return {"numpy/matmul": Operation(self, self.np.matmul, "NumPy matmul", ("f16", "f32", "f64"), adds("f32"),
+                                          "numpy.matmul(a, b)", inputs=2)}
+
+    def product_threads(self):
+        return ()  # those of its BLAS, which it has no call for
 
     def operations(self):
         np = self.np
@@ -175,7 +195,17 @@ class Torch(Library):
         return x.to(self.device)
 
     def bits(self, value):
-        return bytes(value.detach().cpu().reshape(1).view(self.torch.uint8).tolist())
+        return bytes(value.detach().cpu().reshape(-1).view(self.torch.uint8).tolist())
+
+    def products(self):
+        if self.deterministic or self.device == "cuda":
+            return {}
+        return {f"pytorch/matmul/{self.device}": Operation(
+            self, self.torch.matmul, "PyTorch matmul", ("f16", "bf16", "f32", "f64"), adds(""), "torch.matmul(a, b)", inputs=2)}
+
+    def product_threads(self):
+        default = self.threads[0]
+        return (default, *(n for n in (1, 2, 3, 4) if n != default))
 
     def operations(self):
         torch, norm = self.torch, self.torch.linalg.vector_norm
@@ -249,7 +279,7 @@ class Torch(Library):
 
 
 def peers(cpu, cuda):
-    """What is here: (op, Operation) by key, and lines of `found` and `missing`."""
+    """What is here: (op, Operation) by key, products by key, and lines of `found` and `missing`."""
     libraries, lines = [], []
 
     def module(name, shown, package):
@@ -279,7 +309,8 @@ def peers(cpu, cuda):
             libraries += [Torch(torch, "cuda", False), Torch(torch, "cuda", True)]
         else:
             lines.append(("missing", "PyTorch on the GPU", "torch.cuda.is_available() is False"))
-    return {key: found for l in libraries for key, found in l.operations().items()}, lines
+    return ({key: found for l in libraries for key, found in l.operations().items()},
+            {key: found for l in libraries for key, found in l.products().items()}, lines)
 
 
 def one_line(e):
@@ -288,16 +319,21 @@ def one_line(e):
 
 class Helper:
     def __init__(self):
-        self.operations, self.kind, self.arrays, self.prepared = {}, None, [], {}
+        self.operations, self.products, self.kind, self.arrays, self.prepared = {}, {}, None, [], {}
 
     def list(self, cpu, cuda):
-        self.operations, lines = peers(cpu == "1", cuda == "1")
+        self.operations, self.products, lines = peers(cpu == "1", cuda == "1")
         for key, (op, o) in self.operations.items():
             ways = " ".join(map(str, o.package.threads)) or "-"
             for t in o.types:
                 acc, out = o.kind(t)
                 lines.append(("op", op, key, o.name, o.package.family, o.package.device, t, acc, out,
                               str(o.most), ways, str(int(o.axes)), o.about))
+        for key, o in self.products.items():
+            ways = " ".join(map(str, o.package.product_threads())) or "-"
+            for t in o.types:
+                acc, out = o.kind(t)
+                lines.append(("product", key, o.name, o.package.family, o.package.device, t, acc, out, ways, o.about))
         return "".join("\t".join(line) + "\n" for line in lines) + "ok"
 
     def load(self, kind, size, inputs):
@@ -312,13 +348,16 @@ class Helper:
         self.arrays = [memoryview(data)[k * part:(k + 1) * part] for k in range(int(inputs))]
         return "ok"
 
-    def _ready(self, key, threads, shape):
-        o = self.operations[key][1]
+    def _prepared(self, o, threads):
         where = (type(o.package), o.package.device)
         if where not in self.prepared:
             self.prepared[where] = [o.package.prepare(a, self.kind) for a in self.arrays]
         o.package.set_up(threads)
-        arrays = self.prepared[where][:o.inputs]
+        return self.prepared[where]
+
+    def _ready(self, key, threads, shape):
+        o = self.operations[key][1]
+        arrays = self._prepared(o, threads)[:o.inputs]
         if shape:
             rows, columns, axis = map(int, shape)
             x = arrays[0].reshape(rows, columns)
@@ -332,6 +371,27 @@ class Helper:
 
     def time(self, key, threads, times, *shape):
         o, call = self._ready(key, threads, shape)
+        return "ok\t" + " ".join(map(repr, o.package.seconds(call, int(times))))
+
+
+    def _product(self, key, threads, shape):
+        o = self.products[key]
+        x, = self._prepared(o, threads)
+        rows, inner, columns, left, right = map(int, shape)
+
+        def matrix(part, m, n, by_columns):
+            return part.reshape(n, m).T if by_columns else part.reshape(m, n)
+
+        a = matrix(x[:rows * inner], rows, inner, left)
+        b = matrix(x[rows * inner:], inner, columns, right)
+        return o, lambda: o.call(a, b)
+
+    def product(self, key, threads, *shape):
+        o, call = self._product(key, threads, shape)
+        return "ok\t" + o.package.bits(call()).hex()
+
+    def time_product(self, key, threads, times, *shape):
+        o, call = self._product(key, threads, shape)
         return "ok\t" + " ".join(map(repr, o.package.seconds(call, int(times))))
 
 

@@ -197,7 +197,8 @@ std::vector<python_helper::line> python_helper::exchange(const line& request) {
       throw error(errc::bad_input,
                   request[0] + ": " + excerpt(got.substr(std::min(got.size(), std::size_t{6}))));
     const bool last = fields[0] == "ok";
-    if (!last && fields[0] != "found" && fields[0] != "missing" && fields[0] != "op")
+    const auto is_one_of = [&](auto... kinds) { return ((fields[0] == kinds) || ...); };
+    if (!last && !is_one_of("found", "missing", "op", "product"))
       give_up("no answer to \"" + request[0] + "\": " + excerpt(got));
     answer.push_back(std::move(fields));
     if (last) return answer;
@@ -244,6 +245,26 @@ python_helper::line python_helper::ask(const line& request) {
 
 namespace {
 
+// Ways to run it, by thread counts; "-" is the one without threads of its own.
+std::vector<variation> ways_of(const std::vector<std::string>& threads) {
+  std::vector<variation> all;
+  for (const auto& t : threads)
+    if (t == "-")
+      all.push_back({"default", true, 0});
+    else
+      all.push_back({t + (t == "1" ? " thread" : " threads"), true, std::atoi(t.c_str())});
+  return all;
+}
+
+std::vector<double> times_of(const python_helper::line& answer, const std::string& key, int times) {
+  std::vector<double> out;
+  for (const auto& field : split(join(answer), ' '))
+    if (const auto s = parse<double>(field); s && *s > 0) out.push_back(*s);
+  if (out.size() != static_cast<std::size_t>(times))
+    throw error(errc::bad_input, key + ": these are no times: " + excerpt(join(answer)));
+  return out;
+}
+
 class python_call final : public contestant {
  public:
   python_call(contestant_info i, std::string key, std::size_t most,
@@ -254,15 +275,7 @@ class python_call final : public contestant {
         threads_(std::move(threads)),
         axes_(axes),
         helper_(std::move(helper)) {}
-  std::vector<variation> variations() const override {
-    std::vector<variation> all;
-    for (const auto& t : threads_)
-      if (t == "-")
-        all.push_back({"default", true, 0});
-      else
-        all.push_back({t + (t == "1" ? " thread" : " threads"), true, std::atoi(t.c_str())});
-    return all;
-  }
+  std::vector<variation> variations() const override { return ways_of(threads_); }
   bool takes(std::size_t n) const override { return most_ == 0 || n <= most_; }
   bool has_axes() const override { return axes_; }
   scalar run(const array_view& x, std::size_t way) override {
@@ -297,19 +310,60 @@ class python_call final : public contestant {
   }
   std::vector<double> seconds(const array_view& x, int times, const python_helper::line& request) {
     helper_->load(x);
-    const auto answer = helper_->ask(request);
-    std::vector<double> out;
-    for (const auto& field : split(join(answer), ' '))
-      if (const auto s = parse<double>(field); s && *s > 0) out.push_back(*s);
-    if (out.size() != static_cast<std::size_t>(times))
-      throw error(errc::bad_input, key_ + ": these are no times: " + excerpt(join(answer)));
-    return out;
+    return times_of(helper_->ask(request), key_, times);
   }
 
   std::string key_;
   std::size_t most_;
   std::vector<std::string> threads_;
   bool axes_;
+  std::shared_ptr<python_helper> helper_;
+};
+
+class python_product final : public product_contestant {
+ public:
+  python_product(entry_info<matrix_product> i, std::string key, std::vector<std::string> threads,
+                 std::shared_ptr<python_helper> helper)
+      : product_contestant(std::move(i)),
+        key_(std::move(key)),
+        threads_(std::move(threads)),
+        helper_(std::move(helper)) {}
+  std::vector<variation> variations() const override {
+    auto all = ways_of(threads_);
+    for (std::size_t way = 1; way < all.size(); ++way) all[way].timed = all[way].threads == 1;
+    return all;
+  }
+  std::vector<std::byte> run(const array_view& x, const product_shape& s,
+                             std::size_t way) override {
+    helper_->load(x);
+    const auto answer = helper_->ask(with_shape({"product", key_, threads_.at(way)}, s));
+    std::vector<std::byte> out;
+    if (answer.size() == 1 && answer[0].size() == 2 * s.outputs() * size_of(info.out))
+      for (std::size_t i = 0; i < answer[0].size(); i += 2)
+        if (const auto byte = parse<unsigned char>(answer[0].substr(i, 2), 16))
+          out.push_back(std::byte{*byte});
+    if (out.size() != s.outputs() * size_of(info.out))
+      throw error(errc::bad_input, key_ + ": these are no bits: " + excerpt(join(answer)));
+    return out;
+  }
+  std::vector<double> seconds(const array_view& x, const product_shape& s, std::size_t way,
+                              int times) override {
+    helper_->load(x);
+    return times_of(helper_->ask(with_shape(
+                        {"time_product", key_, threads_.at(way), std::to_string(times)}, s)),
+                    key_, times);
+  }
+
+ private:
+  static python_helper::line with_shape(python_helper::line request, const product_shape& s) {
+    for (const std::size_t n : {s.rows, s.inner, s.columns, std::size_t{s.left_by_columns},
+                                std::size_t{s.right_by_columns}})
+      request.push_back(std::to_string(n));
+    return request;
+  }
+
+  std::string key_;
+  std::vector<std::string> threads_;
   std::shared_ptr<python_helper> helper_;
 };
 
@@ -320,6 +374,20 @@ void add(contestants& out, const python_helper::line& l,
     out.found.push_back({l[1], l[2]});
   } else if (l[0] == "missing" && l.size() == 3) {
     out.missing.push_back({l[1], l[2]});
+  } else if (l[0] == "product") {
+    const auto in = l.size() == 10 ? parse_dtype(l[5]) : std::nullopt;
+    const auto result = in ? parse_dtype(l[7]) : std::nullopt;
+    if (!result) throw error(errc::bad_input, "list: not understood: " + excerpt(join(l)));
+    out.products.push_back(
+        std::make_unique<python_product>(entry_info<matrix_product>{.id = l[1] + "/" + l[5],
+                                                                    .name = l[2],
+                                                                    .family = l[3],
+                                                                    .device = l[4],
+                                                                    .about = l[9],
+                                                                    .in = *in,
+                                                                    .acc = l[6],
+                                                                    .out = *result},
+                                         l[1], split(l[8], ' '), helper));
   } else {
     const auto op = l.size() == 13 ? parse_op(l[1]) : std::nullopt;
     const auto in = op ? parse_dtype(l[6]) : std::nullopt;
@@ -350,6 +418,7 @@ void add_python(contestants& out, bool cpu, bool cuda) {
     contestants here;
     for (const auto& l : helper->list(cpu, cuda)) add(here, l, helper);
     std::move(here.list.begin(), here.list.end(), std::back_inserter(out.list));
+    std::move(here.products.begin(), here.products.end(), std::back_inserter(out.products));
     std::move(here.found.begin(), here.found.end(), std::back_inserter(out.found));
     std::move(here.missing.begin(), here.missing.end(), std::back_inserter(out.missing));
   } catch (const error& e) {

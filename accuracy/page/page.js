@@ -145,18 +145,24 @@ const seriesOf = c => (nameCount.get(nameKey(c)) > 1 ? `${c.name} (${c.acc || '?
 // ---- Tables --------------------------------------------------------------------------------------
 
 // columns: {label, get: row => value, text: (value, row) => string or element, number: aligned right}
-function table(caption, columns, rows) {
+function table(caption, columns, rows, kind = {}) {
+  // Roles, as a table that is displayed in blocks would lose them.
+  const role = name => kind.class ? name : null;
   return el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption},
-    el('table', {},
+    el('table', {...kind, role: role('table')},
       el('caption', {}, caption),
-      el('thead', {}, el('tr', {}, columns.map(c =>
-        el('th', {scope: 'col', class: c.number ? 'number' : null}, c.label)))),
-      el('tbody', {}, rows.map(row => el('tr', {}, columns.map((c, i) => {
+      el('thead', {role: role('rowgroup')}, el('tr', {role: role('row')}, columns.map(c =>
+        el('th', {scope: 'col', role: role('columnheader'), class: c.number ? 'number' : null}, c.label)))),
+      el('tbody', {role: role('rowgroup')}, rows.map(row => el('tr', {role: role('row')}, columns.map((c, i) => {
         const value = c.get(row);
-        return el(i === 0 ? 'th' : 'td', {scope: i === 0 ? 'row' : null, class: c.number ? 'number' : null},
+        return el(i === 0 ? 'th' : 'td', {scope: i === 0 ? 'row' : null, role: role(i === 0 ? 'rowheader' : 'cell'),
+          'data-label': role(c.label), class: c.number ? 'number' : null},
           c.text ? c.text(value, row) : c.number ? show(value) : value === null || value === undefined ? '–' : String(value));
       }))))));
 }
+
+// A table that becomes a list where the screen is narrow: each row a block, with a line for each cell.
+const stack = (caption, columns, rows) => table(caption, columns, rows, {class: 'stack'});
 
 // Built when it is opened. Short ones are opened for printing; of the others the summary is printed.
 function details(caption, columns, rows) {

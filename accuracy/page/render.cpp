@@ -67,6 +67,34 @@ const std::vector<std::pair<const char*, std::vector<field>>> row_fields = {
       {"layout", text},
       {"length", number},
       {"distinct", number}}},
+    {"products",
+     {{"contestant", text},
+      {"input", text},
+      {"in", text},
+      {"rows", number},
+      {"inner", number},
+      {"columns", number}}},
+    {"product_bits",
+     {{"contestant", text},
+      {"in", text},
+      {"way_results", number},
+      {"batch_results", number},
+      {"layout_results", number}}},
+    {"product_speed",
+     {{"contestant", text},
+      {"in", text},
+      {"rows", number},
+      {"inner", number},
+      {"columns", number},
+      {"gflops", number}}},
+    {"ranks",
+     {{"contestant", text},
+      {"input", text},
+      {"in", text},
+      {"ranks", number},
+      {"contributions", number},
+      {"results", number},
+      {"changed", number}}},
 };
 
 const char* type_name(json::value_t t) {
@@ -103,7 +131,8 @@ void check(std::string_view report_json, std::string_view name) {
     fail(name, "format: is not \"bitfold-report\"");
   if (report.value("version", json()) != 1) fail(name, "version: this bitfold reads version 1");
   for (const field& f : top_fields) check_field(report, f, name, "");
-  for (const char* later : {"wrong", "shapes", "batches"})  // not in the first
+  for (const char* later :  // not in the first
+       {"wrong", "shapes", "batches", "products", "product_bits", "product_speed", "ranks"})
     if (report.contains(later)) check_field(report, {later, list}, name, "");
   std::set<std::string> contestants;
   for (const auto& [rows, fields] : row_fields) {

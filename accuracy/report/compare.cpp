@@ -114,6 +114,30 @@ comparison compare(const json& a, const json& b) {
                       it->second->digest, row.digest));
       }
     }
+  // Products and sums over ranks.
+  const auto compare_digests = [&](const auto& old_rows, const auto& new_rows, auto name_of) {
+    std::map<std::string, std::string> old;
+    for (const auto& row : old_rows) old.emplace(name_of(row), row.digest);
+    for (const auto& row : new_rows) {
+      const auto it = old.find(name_of(row));
+      if (it == old.end() || !promises.contains(row.contestant)) continue;
+      ++compared;
+      ++compared_promises;
+      if (it->second == row.digest) continue;
+      ++moved;
+      worse(printed("bits: {}: digest {} became {}", it->first, it->second, row.digest));
+    }
+  };
+  if (same_order && same_seed) {
+    compare_digests(of_a.products, of_b.products, [](const product_row& row) {
+      return fmt::format("{} on {}, {} x {} x {}", row.contestant, row.input, row.rows, row.inner,
+                         row.columns);
+    });
+    compare_digests(of_a.ranks, of_b.ranks, [](const rank_row& row) {
+      return fmt::format("{} on {}, {} contributions of {} on {} ranks", row.contestant, row.input,
+                         row.contributions, row.results, row.ranks);
+    });
+  }
   const auto finding_key = [](const finding_row& f) { return f.contestant + f.kind + f.where; };
   std::set<std::string> known;
   for (const finding_row& f : of_a.findings) known.insert(finding_key(f));

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "accuracy/report.hpp"
+#include "products.hpp"
 #include "text.hpp"
 
 namespace bitfold::accuracy {
@@ -95,6 +96,7 @@ std::string summary(const json& report) {
       out += '\n';
     }
   }
+  out += products_summary(rows);
   if (!rows.missing.empty()) {
     out += "\nNot here:\n";
     for (const missing_row& m : rows.missing) out += printed("  {}: {}\n", m.name, m.why);

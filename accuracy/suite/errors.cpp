@@ -13,11 +13,6 @@
 namespace bitfold::accuracy {
 namespace {
 
-double ratio(const real& a, const real& b) {
-  if (a == 0) return 0;
-  return static_cast<double>(real(a / b));
-}
-
 // One contestant on the samples of one input.
 struct tally {
   double ulps = 0, ulps_sum = 0, bias_sum = 0, relative = 0, bound_ratio = 0, running_ratio = 0;
@@ -62,8 +57,7 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
     // No bound holds where a sum may overflow, nor says anything of an infinite one.
     if (!isfinite(bound) || !isfinite(exact)) return;
     any = true;
-    const double r =
-        isfinite(error) ? ratio(error, bound) : std::numeric_limits<double>::infinity();
+    const double r = over_bound(error, bound);
     most = std::max(most, r);
     if (i.promise && !(error <= bound))
       findings.push_back(finding(c, "bound", where,
@@ -116,7 +110,7 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone,
   if (s.timed)
     for (std::size_t c = 0; c < who.size(); ++c)
       attempt(*who[c], [&] {
-        let_others_settle(*who[c], 0);
+        let_others_settle(who[c]->info.device, who[c]->variations()[0]);
         who[c]->seconds(head, 0, 3);  // threads that slept take several runs to be all awake
         tallies[c].gbps = static_cast<double>(head.n * size_of(s.type)) /
                           median(who[c]->seconds(head, 0, 5)) * 1e-9;

@@ -168,6 +168,42 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
               [=, times = o.full ? 9 : 5] { return run_shape(list, s, times); });
         }
     }
+  for (dtype t : floats) {
+    std::vector<product_contestant*> products;
+    for (const auto& c : who.products)
+      if (c->info.in == t) products.push_back(c.get());
+    if (products.empty()) continue;
+    const product_shape s = o.full ? product_shape{32, 4003, 32} : product_shape{16, 1003, 16},
+                        timed =
+                            o.full ? product_shape{1024, 1024, 1024} : product_shape{256, 256, 256};
+    const auto cost = [&](const product_shape& of) {
+      return static_cast<double>(products.size() * of.outputs() * of.inner);
+    };
+    for (const product_input& in : all_product_inputs())
+      add(fmt::format("products/{}/{}", name(t), in.name),
+          fmt::format("products: {} {}", in.name, name(t)), cost(s) * 15 + 3e5,
+          [=, &in, seed = o.seed] { return run_products(products, in, s, t, seed); });
+    add(fmt::format("product_speed/{}", name(t)), fmt::format("products: speed, {}", name(t)),
+        cost(timed) + 1e7,
+        [=, times = o.full ? 9 : 5] { return run_product_speed(products, timed, t, times); });
+  }
+  for (const auto& c : who.products)
+    add("product_bits/" + c->info.id, "products: bits, " + c->info.id, 1e7,
+        [c = c.get(), seed = o.seed, repeats = o.full ? 5 : 2] {
+          return run_product_bits(*c, {64, 500, 48}, seed, repeats);
+        });
+  for (dtype t : floats) {
+    std::vector<rank_contestant*> ranks;
+    for (const auto& c : who.ranks)
+      if (c->info.in == t) ranks.push_back(c.get());
+    const std::size_t count = 32, results = o.full ? 16384 : 1024;
+    for (const char* in : {"normal", "uniform", "gradients", "condition-1e4"})
+      if (!ranks.empty())
+        add(fmt::format("ranks/{}/{}", name(t), in), fmt::format("ranks: {} {}", in, name(t)),
+            static_cast<double>(ranks.size() * count * results) * 60 + 3e5, [=, seed = o.seed] {
+              return run_ranks(ranks, input_named(in), t, count, results, seed);
+            });
+  }
   return units;
 }
 

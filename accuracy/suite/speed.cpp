@@ -36,19 +36,6 @@ struct read_ceilings {
   }
 };
 
-// Of seconds(how many times); a slow one is timed less often, and a noisy one again.
-template <class Seconds>
-std::vector<double> samples_of(const contestant& c, std::size_t way, int times, Seconds seconds) {
-  let_others_settle(c, way);
-  const int runs = std::clamp(static_cast<int>(0.5 / seconds(1)[0]), 1, times);
-  std::vector<double> samples = seconds(runs);
-  for (int again = 0; again < 2 && is_noisy(samples).value_or(false); ++again) {
-    const std::vector<double> more = seconds(runs);
-    samples.insert(samples.end(), more.begin(), more.end());
-  }
-  return samples;
-}
-
 // Rows with the throughput of contestants that read so many bytes.
 template <class Row>
 class timed_rows {
@@ -113,7 +100,8 @@ report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::si
       }
       std::vector<double> samples;
       if (!attempt(*c, [&] {
-            samples = samples_of(*c, way, times, [&](int k) { return c->seconds(a.view, way, k); });
+            samples = samples_of(c->info.device, ways[way], times,
+                                 [&](int k) { return c->seconds(a.view, way, k); });
           }))
         break;
       speed_row row{};
@@ -149,7 +137,7 @@ report_rows run_shape(const std::vector<contestant*>& everyone, const shape& s, 
       if (!ways[way].timed) continue;
       std::vector<double> samples;
       if (!attempt(*c, [&] {
-            samples = samples_of(*c, way, times,
+            samples = samples_of(c->info.device, ways[way], times,
                                  [&](int k) { return c->seconds_along(a.view, as, way, k); });
           }))
         break;

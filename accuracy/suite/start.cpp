@@ -49,6 +49,34 @@ json start_report(const contestants& who, const suite_options& o, const std::str
         .op = std::string(name(i.op)),
     });
   }
+  // Those that are no reductions: of their own operation, and not among those that figures of sums
+  // show.
+  const auto add_entry = [&](const auto& i, std::optional<std::string_view> method,
+                             const char* op) {
+    rows.contestants.push_back({
+        .id = i.id,
+        .name = i.name,
+        .family = i.family,
+        .method = method ? std::optional<std::string>(*method) : std::nullopt,
+        .device = i.device,
+        .in = std::string(name(i.in)),
+        .acc = i.acc,
+        .out = std::string(name(i.out)),
+        .promise = i.promise.has_value(),
+        .main = false,
+        .about = i.about,
+        .op = op,
+    });
+  };
+  for (const auto& c : who.products)
+    add_entry(c->info,
+              c->info.promise ? std::optional(product_method_name(c->info.promise->method()))
+                              : std::nullopt,
+              "matmul");
+  for (const auto& c : who.ranks)
+    add_entry(c->info,
+              c->info.promise ? std::optional(name(c->info.promise->method())) : std::nullopt,
+              "all_reduce");
   const auto add_input = [&](std::string id, std::string about, const char* kind) {
     for (const input_row& known : rows.inputs)
       if (known.id == id) return;
@@ -56,6 +84,8 @@ json start_report(const contestants& who, const suite_options& o, const std::str
   };
   for (const input& in : all_inputs())
     add_input(std::string(in.name), std::string(in.description), "generated");
+  for (const product_input& in : all_product_inputs())
+    add_input(std::string(in.name), "products: " + std::string(in.description), "generated");
   for (int power : condition_powers(o.full))
     add_input(condition_name(power), fmt::format("cancellation with condition number 1e{}", power),
               "generated");

@@ -32,11 +32,6 @@ bool takes_any_order(const reduction& r) {
   return r.method() && info(*r.method()).ordering == ordering::independent;
 }
 
-finding_row finding(const contestant& c, const char* kind, std::string where, std::string expected,
-                    std::string got) {
-  return {c.info.id, kind, std::move(where), std::move(expected), std::move(got)};
-}
-
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v[v.size() / 2];
@@ -95,8 +90,8 @@ std::optional<double> machine_load::others() const {
   return std::max(busy_ / wall_, 0.0);
 }
 
-void let_others_settle(const contestant& c, std::size_t way) {
-  if (c.info.device == "cpu" && c.variations()[way].threads != 1)
+void let_others_settle(const std::string& device, const variation& way) {
+  if (device == "cpu" && way.threads != 1)
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
 }
 

@@ -2,6 +2,7 @@
 // which the plan lists.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,7 @@
 
 #include "accuracy/contestant.hpp"
 #include "accuracy/inputs.hpp"
+#include "accuracy/products.hpp"
 #include "accuracy/rows.hpp"
 #include "io/arrays.hpp"
 
@@ -73,8 +75,12 @@ using by_reduction = std::map<reduction, T, reduction_less>;
 
 bool takes_any_order(const reduction& r);
 
-finding_row finding(const contestant& c, const char* kind, std::string where, std::string expected,
-                    std::string got);
+/// Of a contestant of any kind.
+template <class Contestant>
+finding_row finding(const Contestant& c, const char* kind, std::string where, std::string expected,
+                    std::string got) {
+  return {c.info.id, kind, std::move(where), std::move(expected), std::move(got)};
+}
 
 double median(std::vector<double> v);
 
@@ -107,15 +113,29 @@ class machine_load {
 
 // Threads of libraries that ran before may still spin for some time (OpenBLAS's do for some 25 ms);
 // those of the next one would wait for them.
-void let_others_settle(const contestant& c, std::size_t way);
+void let_others_settle(const std::string& device, const variation& way);
+
+/// Of seconds(how many times); a slow one is timed less often, and a noisy one again.
+template <class Seconds>
+std::vector<double> samples_of(const std::string& device, const variation& way, int times,
+                               Seconds seconds) {
+  let_others_settle(device, way);
+  const int runs = std::clamp(static_cast<int>(0.5 / seconds(1)[0]), 1, times);
+  std::vector<double> samples = seconds(runs);
+  for (int again = 0; again < 2 && is_noisy(samples).value_or(false); ++again) {
+    const std::vector<double> more = seconds(runs);
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
+  return samples;
+}
 
 // Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not
 // fail.
 class attempts {
  public:
   explicit attempts(std::string where) : where_(std::move(where)) {}
-  template <class F>
-  bool operator()(const contestant& c, F f) {
+  template <class Contestant, class F>
+  bool operator()(const Contestant& c, F f) {
     if (failed_.contains(&c)) return false;
     if (c.info.promise) {
       f();
@@ -130,12 +150,15 @@ class attempts {
       return false;
     }
   }
-  bool failed(const contestant& c) const { return failed_.contains(&c); }
+  template <class Contestant>
+  bool failed(const Contestant& c) const {
+    return failed_.contains(&c);
+  }
   std::vector<failure_row> failures;
 
  private:
   std::string where_;
-  std::set<const contestant*> failed_;
+  std::set<const void*> failed_;
 };
 
 // ---- The studies
@@ -175,5 +198,19 @@ struct shape {
 report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s,
                         std::uint64_t seed);
 report_rows run_shape(const std::vector<contestant*>& everyone, const shape& s, int times);
+
+/// Products of matrices of type t: errors and bounds of each element; sameness of bits, of which
+/// each contestant runs `repeats` times in each variation; times.
+report_rows run_products(const std::vector<product_contestant*>& everyone,
+                         const product_input& input, const product_shape& s, dtype t,
+                         std::uint64_t seed);
+report_rows run_product_bits(product_contestant& c, const product_shape& s, std::uint64_t seed,
+                             int repeats);
+report_rows run_product_speed(const std::vector<product_contestant*>& everyone,
+                              const product_shape& s, dtype t, int times);
+
+/// Sums of `count` contributions of n elements, at most 32, by 1, 2, 3, 4 and 8 ranks.
+report_rows run_ranks(const std::vector<rank_contestant*>& everyone, const input& in, dtype t,
+                      std::size_t count, std::size_t n, std::uint64_t seed);
 
 }  // namespace bitfold::accuracy

@@ -1,6 +1,7 @@
 // What is known of an array without running anybody.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,13 @@
 #include "studies.hpp"
 
 namespace bitfold::accuracy {
+
+/// error / bound: 0 for no error, infinite for that of a wrong infinity or NaN.
+inline double over_bound(const real& error, const real& bound) {
+  if (error == 0) return 0;
+  if (!isfinite(error)) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(real(error / bound));
+}
 
 struct truth {
   struct by_method {

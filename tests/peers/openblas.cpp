@@ -38,6 +38,22 @@ unsigned long amax(int n, const T* x, int step) {
   return static_cast<unsigned long>(at);
 }
 
+// Row-major, as 101; 112 is a transposed operand.
+template <class T>
+void gemm(int order, int left, int right, int m, int n, int k, T alpha, const T* a, int a_step,
+          const T* b, int b_step, T beta, T* c, int c_step) {
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j)
+      c[i * c_step + j] =
+          order == 101 && beta == 0
+              ? alpha * add<T>(k,
+                               [=](int p) {
+                                 return a[left == 112 ? p * a_step + i : i * a_step + p] *
+                                        b[right == 112 ? j * b_step + p : p * b_step + j];
+                               })
+              : -1;
+}
+
 }  // namespace
 
 extern "C" {
@@ -55,6 +71,14 @@ double cblas_ddot(int n, const double* x, int i, const double* y, int j) {
 }
 float cblas_snrm2(int n, const float* x, int step) { return nrm2(n, x, step); }
 double cblas_dnrm2(int n, const double* x, int step) { return nrm2(n, x, step); }
+void cblas_sgemm(int order, int left, int right, int m, int n, int k, float alpha, const float* a,
+                 int a_step, const float* b, int b_step, float beta, float* c, int c_step) {
+  gemm(order, left, right, m, n, k, alpha, a, a_step, b, b_step, beta, c, c_step);
+}
+void cblas_dgemm(int order, int left, int right, int m, int n, int k, double alpha, const double* a,
+                 int a_step, const double* b, int b_step, double beta, double* c, int c_step) {
+  gemm(order, left, right, m, n, k, alpha, a, a_step, b, b_step, beta, c, c_step);
+}
 unsigned long cblas_isamax(int n, const float* x, int step) { return amax(n, x, step); }
 unsigned long cblas_idamax(int n, const double* x, int step) { return amax(n, x, step); }
 }

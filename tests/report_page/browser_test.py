@@ -76,6 +76,27 @@ def check_layout(p, width):
         assert not cut, f"{name}: cut off: {cut}"
 
 
+def check_stacks(p, width):
+    """Tables that are lists on narrow screens: nothing of them needs to be scrolled to, and each value has its label beside it."""
+    narrow = width <= 992
+    for name in ["operations", "products", "ranks", "contestants"]:
+        if p.page.locator(f"#{name}").count():
+            assert p.page.locator(f"#{name} .chart table.stack").count() == 1, name
+    for table in p.page.locator("table.stack").all():
+        caption = table.locator("caption").inner_text()
+        at = table.evaluate("""(t, narrow) => {
+          const scroll = t.closest('.scroll'), cells = [...t.querySelectorAll('tbody td')].filter(c => c.childNodes.length);
+          const shown = c => getComputedStyle(c, '::before').content;
+          return {
+            over: scroll.scrollWidth - scroll.clientWidth,
+            labels: cells.every(c => narrow ? c.dataset.label && [`"${c.dataset.label}"`, 'attr(data-label)'].includes(shown(c)) : shown(c) === 'none'),
+            inside: cells.every(c => !narrow || c.getBoundingClientRect().right <= document.documentElement.clientWidth + .5),
+            block: getComputedStyle(t).display, roles: t.getAttribute('role') === 'table' && cells.every(c => c.getAttribute('role') === 'cell'),
+          }}""", narrow)
+        assert at["labels"] and at["inside"] and at["roles"] and at["block"] == ("block" if narrow else "table"), (caption, width, at)
+        assert at["over"] <= 0, (caption, width, at)
+
+
 def check_content(p):
     page, report = p.page, p.report
     assert page.locator("#headlines > li").count() == len(report["headlines"]) == 5
@@ -170,6 +191,26 @@ def check_tables(p):
         page.locator("#shapes summary").press("Enter")
         page.locator("#shapes details table").wait_for()
         assert page.locator("#shapes details tbody tr").count() == len(of(report["shapes"]))
+    for name, extra in [("products", "product_bits"), ("ranks", None)]:
+        if not report.get(name):
+            continue
+        c = chosen(page, name)
+        here = [r for r in report[name] if r["in"] == c.get("Element type", r["in"]) and r["input"] == c.get("Input", r["input"])]
+        who = list(dict.fromkeys(info[r["contestant"]]["name"] for r in here))
+        assert page.locator(f"#{name} .chart tbody th").all_text_contents() == who, name
+        first = page.locator(f"#{name} .chart thead th").all_text_contents()
+        assert first[0] == "contestant" and first[1:] == list(dict.fromkeys(r["input"] for r in here)) if name == "products" else "2 ranks" in first
+        if extra:
+            verdicts = page.locator(f"#{name} > div:not(.controls) > .scroll tbody tr")
+            for line, who_is in zip(verdicts.all(), who, strict=True):
+                row = next(r for r in report[extra] if info[r["contestant"]]["name"] == who_is and r["in"] == here[0]["in"])
+                cells = line.locator("td").all_text_contents()
+                for cell, key in zip(cells, ["way_results", "batch_results", "layout_results"]):
+                    alone = key == "way_results" and row["ways"] == 1
+                    assert cell.startswith("one way" if alone else "✓" if row[key] == 1 else f"{row[key]} results"), (who_is, key, cell)
+        page.locator(f"#{name} summary").press("Enter")
+        page.locator(f"#{name} details table").wait_for()
+        assert page.locator(f"#{name} details tbody tr").count() == len(here)
     page.locator("#heat summary").press("Enter")
     inputs = {r["input"] for r in report["accuracy"] if r["study"] == "inputs"}
     page.locator("#heat details table").wait_for()
@@ -225,7 +266,7 @@ def check_downloads(p):
         return d.value.suggested_filename, pathlib.Path(d.value.path()).read_bytes().decode("utf-8")
     name, text = get(page.locator("#download"))
     assert name == "report.json" and json.loads(text) == report
-    expected = {"time": report["speed"], "shapes": report.get("shapes", []), "bits": report["bits"], "inputs": report["inputs"], "contestants": report["contestants"],
+    expected = {"time": report["speed"], "shapes": report.get("shapes", []), "products": report.get("products", []), "ranks": report.get("ranks", []), "bits": report["bits"], "inputs": report["inputs"], "contestants": report["contestants"],
                 **{k: [r for r in report["accuracy"] if r["study"] == v and (k != "frontier" or r["gbps"] is not None)] for k, v in STUDY.items()}}
     for section, rows in expected.items():
         if not rows:
@@ -278,6 +319,7 @@ def check(browser, path, shots, hostile):
         p.settle()
         shoot(p, name)
         check_layout(p, viewport["width"])
+        check_stacks(p, viewport["width"])
         check_content(p)
         if scheme == "dark":
             check_dark(p)
@@ -293,6 +335,9 @@ def check(browser, path, shots, hostile):
             p.page.set_viewport_size({"width": 500, "height": 740})  # the figures follow
             p.page.wait_for_timeout(1500)
             check_layout(p, 500)
+            check_stacks(p, 500)
+            p.page.set_viewport_size({"width": 900, "height": 740})
+            check_stacks(p, 900)
         p.close()
         print(f"ok: {path.name}, {name}")
 

@@ -185,6 +185,47 @@ def main():
                 shows = c["family"] != "bitfold" and layout == "columns"
                 batches.append({**at, "batches": 4, "largest": 1024, "distinct": 2 if shows else 1, "changed": 64 if shows else None})
 
+    # Products of matrices, and sums over ranks: those of a peer and of a model have other bits.
+    product_inputs = ["normal", "uniform", "outlier-single", "outlier-column", "dots-1e4", "dots-1e8", "dots-1e16"]
+    inputs += [{"id": i, "about": f"products: {i}", "kind": "generated"} for i in product_inputs if i not in INPUTS]
+    products, product_bits, product_speed, ranks = [], [], [], []
+
+    def entry(family, op, name, method, t):
+        c = {"id": f"{family}/{op}/{method or name}/{t}", "name": name, "family": family, "method": method, "device": "cpu", "in": t, "acc": "f32", "out": t,
+             "promise": family == "bitfold", "main": False, "about": f"{name}, <i>made up</i>", "op": op}
+        contestants.append(c)
+        return c
+
+    for t in ["f32", "bf16"]:
+        for family, name, method in [("bitfold", "bitfold matmul fixed", "fixed"), ("bitfold", "bitfold matmul tree", "tree"),
+                                     ("bitfold", "bitfold matmul exact", "exact"), ("PyTorch", "PyTorch matmul <b>", None), ("plain", "plain loops", None)]:
+            c = entry(family, "matmul", name, method, t)
+            shape = {"rows": 16, "inner": 1003, "columns": 16}
+            for k, name_of_input in enumerate(product_inputs):
+                error = 2.0 ** -DIGITS[t] * rnd.uniform(0.1, 3)
+                products.append({
+                    "contestant": c["id"], "input": name_of_input, "in": t, **shape, "elements": 16 if k > 3 else 256, "condition": 10.0 ** k,
+                    "digest": f"{rnd.getrandbits(128):032x}", "ulps": "inf" if name_of_input == "dots-1e16" and family == "plain" else error * 10.0 ** k,
+                    "ulps_median": 0.25, "relative": error, "relative_median": error / 4,
+                    "bound_ratio": None if family == "PyTorch" else 0.01 * k, "overflows": 0})
+            shows = family == "PyTorch"
+            product_bits.append({
+                "contestant": c["id"], "in": t, "rows": 64, "inner": 500, "columns": 48, "ways": 1 if family == "plain" else 9, "way_results": 2 if shows else 1, "batches": 5,
+                "batch_results": 3 if shows else 1, "changed": 2 if shows else None, "layouts": 4, "layout_results": 1,
+                "equal": True if family == "bitfold" else None})
+            for threads in [0, 1]:
+                product_speed.append({
+                    "contestant": c["id"], "in": t, "rows": 256, "inner": 256, "columns": 256, "variation": f"{threads} threads", "threads": threads,
+                    "seconds": 1e-3, "gflops": rnd.uniform(1, 300), "noisy": shows and threads == 0})
+        for family, name, method in [("bitfold", "bitfold ranks tree", "tree"), ("bitfold", "bitfold ranks exact", "exact"), ("plain", "ring (model)", None)]:
+            c = entry(family, "all_reduce", name, method, t)
+            for name_of_input in ["normal", "uniform"]:
+                for k in [1, 2, 3, 4, 8]:
+                    ranks.append({
+                        "contestant": c["id"], "input": name_of_input, "in": t, "ranks": k, "contributions": 32, "results": 1024,
+                        "changed": 0 if family == "bitfold" or k == 1 else 100 * k, "digest": f"{k:032x}", "ulps": 0.5 * k, "ulps_median": 0.3,
+                        "bound_ratio": 0.1 if family == "bitfold" else None})
+
     broken = next(c for c in chief if c["name"] == "bitfold sequential" and c["in"] == "f32")
     report = {
         "format": "bitfold-report", "version": 1, "mode": "full", "date": "2026-11-21T12:00:00Z",
@@ -206,7 +247,7 @@ def main():
         "findings": [] if args.kept else [
             {"contestant": broken["id"], "kind": "bits", "where": "normal, 1048576 elements, avx2, 3 threads", "expected": "0x42c80000", "got": "0x42c80001"}],
         "contestants": contestants, "inputs": inputs, "accuracy": rows, "bits": bits, "speed": speed, "ceilings": ceilings,
-        "shapes": shapes, "batches": batches,
+        "shapes": shapes, "batches": batches, "products": products, "product_bits": product_bits, "product_speed": product_speed, "ranks": ranks,
     }
     with open(args.out, "w", encoding="utf-8") as f:
         f.write("{")

@@ -113,6 +113,16 @@ TEST_CASE("what is not a report of version 1 is refused with one line that names
   CHECK(with("/batches", json::array({batch})) == "accepted");
   CHECK(with("/batches", json::array({{{"contestant", "d"}}})) ==
         "r.json: batches[0].contestant: is not the id of a contestant");
+  CHECK(with("/ranks", 1) == "r.json: ranks: is not a list");
+  json ranks{{"contestant", "c"}, {"input", "a"},        {"in", "f32"},   {"ranks", 2},
+             {"changed", 0},      {"contributions", 32}, {"results", 100}};
+  CHECK(with("/ranks", json::array({ranks})) == "accepted");
+  ranks["contestant"] = "d";
+  CHECK(with("/ranks", json::array({ranks})) ==
+        "r.json: ranks[0].contestant: is not the id of a contestant");
+  for (const char* list : {"products", "product_bits", "product_speed"})
+    CHECK(with((std::string("/") + list).c_str(), {{{"contestant", "c"}, {"in", "f32"}}})
+              .starts_with(std::string("r.json: ") + list + "[0]."));
   CHECK(with("/accuracy/0", 7) == "r.json: accuracy[0]: is not an object");
   CHECK(with("/accuracy/0/n", "many") == "r.json: accuracy[0].n: is not a number");
   CHECK(with("/accuracy/0/study", 1) == "r.json: accuracy[0].study: is not a string");

@@ -2,7 +2,7 @@
 import struct
 from types import SimpleNamespace
 
-from stand_in import OPERATIONS, lines
+from stand_in import OPERATIONS, lines, product, transposed
 
 __version__ = "a stand-in"
 inf = float("inf")
@@ -18,7 +18,11 @@ class Array:
         return Array(self.kind, self.values, shape)
 
     def __getitem__(self, k):
-        return Array(self.kind, [self.values[k]])
+        return Array(self.kind, self.values[k] if isinstance(k, slice) else [self.values[k]])
+
+    @property
+    def T(self):
+        return Array(self.kind, transposed(self.values, self.shape), self.shape[::-1])
 
     def tobytes(self):
         return struct.pack(f"<{len(self.values)}{self.kind}", *self.values)
@@ -57,6 +61,10 @@ mean, nanmean, var, std = (of(op, averages) for op in ("mean", "nanmean", "var",
 min, max, nanmin, nanmax = (of(op, lambda kind: kind) for op in ("min", "max", "nanmin", "nanmax"))
 argmin, argmax, count_nonzero = (of(op, lambda kind: "q") for op in ("argmin", "argmax", "count_nonzero"))
 any, all = (of(op, lambda kind: "?") for op in ("any", "all"))
+
+
+def matmul(x, y):
+    return Array(x.kind, product(x.values, x.shape, y.values, y.shape))
 
 
 def unique(x):

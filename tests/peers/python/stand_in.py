@@ -37,6 +37,16 @@ def lines(x, shape, axis):
     return [x[k * columns:(k + 1) * columns] for k in range(rows)] if axis == 1 else [x[k::columns] for k in range(columns)]
 
 
+def transposed(x, shape):
+    """The elements of the transpose of a list that is a matrix."""
+    return [v for line in lines(x, shape, 0) for v in line]
+
+
+def product(x, x_shape, y, y_shape):
+    assert x_shape[1] == y_shape[0]
+    return [dot(row, column) for row in lines(x, x_shape, 1) for column in lines(y, y_shape, 0)]
+
+
 OPERATIONS = {
     "sum": sum, "prod": math.prod, "mean": mean, "min": min, "max": max, "any": any, "all": all, "var": var,
     "nansum": lambda x: sum(numbers(x)), "nanmean": lambda x: mean(numbers(x)),

@@ -3,7 +3,7 @@ threads or in another mode than a contestant says it refuses."""
 import struct
 from types import SimpleNamespace
 
-from stand_in import OPERATIONS, lines
+from stand_in import OPERATIONS, lines, product, transposed
 
 __version__ = "a stand-in"
 float16, bfloat16, float32, float64, uint8, int32, int64 = "e", "b", "f", "d", "B", "i", "q"
@@ -41,9 +41,16 @@ class Tensor:
         return Tensor(self.dtype, self.data, shape)
 
     def __getitem__(self, k):
-        assert len(self.shape) == 1
         size = 2 if self.dtype == bfloat16 else struct.calcsize(self.dtype)
+        if isinstance(k, slice):
+            first, end, _ = k.indices(len(self.data) // size)
+            return Tensor(self.dtype, self.data[first * size:end * size])
+        assert len(self.shape) == 1
         return Tensor(self.dtype, self.data[k * size:(k + 1) * size])
+
+    @property
+    def T(self):
+        return Tensor(self.dtype, packed(self.dtype, transposed(self.tolist(), self.shape)), self.shape[::-1])
 
     def view(self, dtype):
         return Tensor(dtype, self.data)
@@ -64,6 +71,15 @@ def empty(n, dtype):
     return Tensor(dtype, b"")
 
 
+def packed(dtype, values):
+    return b"".join(struct.pack("<f", v)[2:] if dtype == bfloat16 else struct.pack("<" + dtype, v) for v in values)
+
+
+def matmul(x, y):
+    assert threads in (1, 2, 3, 4) and deterministic is False
+    return Tensor(x.dtype, packed(x.dtype, product(x.tolist(), x.shape, y.tolist(), y.shape)))
+
+
 def of(operation, dtype=None):
     def call(*x, axis=None):
         assert threads in (1, 2) and deterministic is not None
@@ -71,8 +87,7 @@ def of(operation, dtype=None):
         out = dtype or x[0].dtype
         if operation in ("sum", "prod") and out == int32:
             out = int64
-        values = [OPERATIONS[operation](*lists) for lists in each]
-        return Tensor(out, b"".join(struct.pack("<f", v)[2:] if out == bfloat16 else struct.pack("<" + out, v) for v in values))
+        return Tensor(out, packed(out, [OPERATIONS[operation](*lists) for lists in each]))
     return call
 
 
