@@ -134,6 +134,16 @@ def _kind(op: object) -> str:
     return next((name for name in _KINDS if op == getattr(ReduceOp, name)), "an operation of one's own")
 
 
+def _kind_of(boxed: torch.ScriptObject) -> str:
+    """Of the reduction that an operator is given."""
+    from torch.distributed import ReduceOp
+
+    if hasattr(ReduceOp, "unbox"):
+        return _kind(ReduceOp.unbox(boxed))
+    number = boxed.op()  # PyTorch 2.11 has no more
+    return next((name for name in _KINDS if int(getattr(ReduceOp, name)) == number), "an operation of one's own")
+
+
 def _group_for(group, device: torch.device) -> Group:
     """bitfold's group of the same ranks. Made by the first call, as all ranks make that call."""
     from .distributed._group import engines_of, group_of
@@ -169,12 +179,12 @@ def kernel(op: torch._ops.OpOverload, method: Callable[[], str], own: Callable, 
 
 def _called(reductions: Callable, method: str, given: dict) -> list[tuple[Callable, Call]] | None:
     """The calls of bitfold's, and what makes them; None where it is bitfold's own group that is asked. Errors: Uncovered, before anything is sent."""
-    from torch._C._distributed_c10d import ProcessGroup, ReduceOp
+    from torch._C._distributed_c10d import ProcessGroup
 
     from .distributed import _contributions as ours
     from .distributed import _group
 
-    group, kind = ProcessGroup.unbox(given["process_group"]), _kind(ReduceOp.unbox(given["reduce_op"]))
+    group, kind = ProcessGroup.unbox(given["process_group"]), _kind_of(given["reduce_op"])
     if group in _group.ENGINES:
         return None
     op = ours.OPS_OF.get(kind)
