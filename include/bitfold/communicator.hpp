@@ -6,6 +6,8 @@
 #include <memory>
 #include <span>
 
+#include <bitfold/config.hpp>
+
 namespace bitfold {
 
 /// One rank of a group: a process, or a thread with an object of its own. All ranks call the same

@@ -2,6 +2,8 @@
 // level of threads will do by which the calling thread may call MPI.
 #pragma once
 
+#include <bitfold/config.hpp>
+
 #include <mpi.h>
 
 #include <algorithm>
