@@ -178,8 +178,8 @@ std::string rank_plan::explain() const {
     lines += "  folds nothing\n";
   else
     lines += "  folds elements " + text(begin) + " to " + text(end - 1) + "\n";
-  lines += "  exchanges messages in " + text(steps) + " steps, of " + text(piece) +
-           " elements from each rank to each\n";
+  lines += "  messages: in steps of up to " + text(piece) + " elements from each rank to each, " +
+           text(steps) + " of them\n";
   lines += "  sends " + text(sent) + " bytes, receives " + text(received) +
            ", and a header of 512 from each rank\n";
   return lines + "  has room for " + text(memory) + " bytes of messages\n";
