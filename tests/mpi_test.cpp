@@ -141,8 +141,13 @@ int main(int argc, char** argv) {
   // MPICH asks this one, too, what to do with an error of MPI_Wait.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   try {
-    mpi_communicator whole(MPI_COMM_WORLD), pieces(MPI_COMM_WORLD, 1000);
+    mpi_communicator whole(MPI_COMM_WORLD), pieces(MPI_COMM_WORLD, 100);
     expect(whole.rank() == pieces.rank() && whole.size() == pieces.size(), "rank and size");
+    // A message of the caller's own, which waits for the end.
+    int own = 0;
+    const int next = (whole.rank() + 1) % whole.size();
+    MPI_Request request;
+    MPI_Irecv(&own, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
     for (communicator* by : std::initializer_list<communicator*>{&whole, &pieces}) {
       for (const dtype type : {dtype::bf16, dtype::f32, dtype::i16})
         for (const auto method : {method_id::tree, method_id::exact})
@@ -153,6 +158,9 @@ int main(int argc, char** argv) {
       expect(first_of(*by, 2) == 2 * static_cast<std::uint64_t>(by->rank()), "first_of");
     }
     check_errors();
+    MPI_Send(&next, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect(own == whole.rank(), "the caller's own message");
   } catch (const std::exception& e) {
     expect(false, e.what());
   }
