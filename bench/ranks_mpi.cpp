@@ -25,7 +25,9 @@ using namespace bitfold;
 
 constexpr std::size_t sizes[] = {std::size_t{1} << 16, std::size_t{1} << 20, std::size_t{1} << 24,
                                  std::size_t{1} << 26};  // bytes
-constexpr int repetitions = 40;
+// Of a size; more of what is short.
+constexpr int repetitions = 20;
+int repetitions_of(std::size_t bytes) { return bytes > (1 << 20) ? repetitions : 10 * repetitions; }
 
 double seconds_of(const std::function<void()>& call) {
   MPI_Barrier(MPI_COMM_WORLD);
@@ -65,7 +67,7 @@ int main(int argc, char** argv) {
           {"bitfold_kahan", by(method_id::kahan)},
           {"bitfold_exact", by(method_id::exact)}};
       std::map<std::string, double> fastest;
-      for (int repetition = 0; repetition < repetitions; ++repetition)
+      for (int repetition = 0; repetition < repetitions_of(bytes); ++repetition)
         for (const auto& [name, call] : calls) {
           std::fill(x.begin(), x.end(), static_cast<float>(world.rank()) + 0.5f);
           const double taken = seconds_of(call);
