@@ -35,7 +35,7 @@ std::vector<interval> even_parts(std::size_t n, std::size_t size) {
 
 }  // namespace
 
-std::size_t bytes_for_messages = std::size_t{1} << 22;
+std::size_t bytes_for_messages = std::size_t{1} << 21;
 
 std::string in_words(collective what, const reduction& r, std::size_t n, int root, int size) {
   if (what == collective::reduce && (root < 0 || root >= size))

@@ -526,9 +526,9 @@ TEST_CASE("ranks: plans in words") {
   CHECK(p.explain() ==
         "rank 1 of 2: all_reduce of 1048576 elements, sum by tree of f32 in f32 to f32\n"
         "  folds elements 524288 to 1048575\n"
-        "  messages: in steps of up to 524288 elements from each rank to each, 1 of them\n"
+        "  messages: in steps of up to 262144 elements from each rank to each, 2 of them\n"
         "  sends 4194304 bytes, receives 4194304, and a header of 512 from each rank\n"
-        "  has room for 4194304 bytes of messages\n");  // as docs/distributed.md shows it
+        "  has room for 2097152 bytes of messages\n");  // as docs/distributed.md shows it
   const std::vector<std::uint64_t> many(100, 7);
   CHECK(plan_of(collective::all_reduce, make_reduction(op_id::sum, method_id::exact, dtype::f32),
                 many, 1 << 24, 3)
