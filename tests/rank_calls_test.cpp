@@ -529,7 +529,7 @@ TEST_CASE("ranks: plans in words") {
         "  messages: in steps of up to 262144 elements from each rank to each, 2 of them\n"
         "  sends 4194304 bytes, receives 4194304, and a header of 512 from each rank\n"
         "  has room for 2097152 bytes of messages\n");  // as docs/distributed.md shows it
-  const std::vector<std::uint64_t> many(100, 7);
+  const std::vector<std::uint64_t> many(60, 7);
   CHECK(plan_of(collective::all_reduce, make_reduction(op_id::sum, method_id::exact, dtype::f32),
                 many, 1 << 24, 3)
             .memory <= detail::bytes_for_messages);
