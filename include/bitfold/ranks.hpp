@@ -72,9 +72,10 @@ namespace cpu {
 // them: the kind of call, the reduction, n and root. Errors (errc::usage) on every rank, before any
 // element is sent: calls that differ; one that a rank refuses, which has that error itself; no
 // contributions on all ranks together; folded ones that are not numbered as they lie on ranks.
-// Errors of one rank that the others are told of, besides those of fold_contributions: a null
-// pointer; `out` in the way of a contribution, but for where its elements lie that `out` has
-// results of. Errors of the communicator go on. Results are written before that, or not.
+// A rank refuses, besides what fold_contributions does, a null pointer, and an `out` that overlaps
+// a contribution, unless each result lies where the same element does. What the communicator throws
+// goes on to the caller; some results may be written then. The communicator is called by the thread
+// that calls, and elements are folded on opts.threads.
 
 /// To `out`, on every rank, n results of type r.out(): those of reduce_contributions for the
 /// contributions of all ranks, n elements each, of which those of rank 0 come first.

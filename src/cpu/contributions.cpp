@@ -85,17 +85,15 @@ struct ordered_states {
   }
   BITFOLD_OPAQUE static void reduce_pair(const reduction& r, const void* x, const void* y,
                                          std::size_t n, void* out) {
-    if constexpr (detail::gives<Chosen::types, A, A>()) {
-      // Results may lie where elements do, which is no reason not to make vectors of them.
+    // Results may lie where elements do, which is no reason not to make vectors of them.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC ivdep
 #endif
-      for (std::size_t i = 0; i < n; ++i) {
-        const A result = F::template finish<A>(
-            F::merge(of_one(element(x, i), 0), of_one(element(y, i), 1), fold::counts{1, 1}),
-            fold::finish_parameters{2, r.ddof()});
-        std::memcpy(static_cast<std::byte*>(out) + i * sizeof(A), &result, sizeof(A));
-      }
+    for (std::size_t i = 0; i < n; ++i) {
+      const A result = F::template finish<A>(
+          F::merge(of_one(element(x, i), 0), of_one(element(y, i), 1), fold::counts{1, 1}),
+          fold::finish_parameters{2, r.ddof()});
+      std::memcpy(static_cast<std::byte*>(out) + i * sizeof(A), &result, sizeof(A));
     }
   }
 
