@@ -170,6 +170,17 @@ void add_distributed(nb::module_& m) {
       "finish"_a, "family"_a,
       "Of nodes (first, count, address, whether there are elements) the states, or the results, to "
       "`out`, which is on their device.");
+  m.def(
+      "covering",
+      [](std::uint64_t first, std::uint64_t last, std::uint64_t all) {
+        nb::list nodes;
+        for (const contribution_node& node : covering(first, last, all))
+          nodes.append(nb::make_tuple(node.first, node.count));
+        return nodes;
+      },
+      "first"_a, "last"_a, "all"_a,
+      "The nodes that cover contributions `first` to `last` - 1 of all: where each begins, and how "
+      "many it has.");
   nb::class_<linked>(m, "LinkedRanks", "Ranks whose GPUs read one another's memory.")
       .def(nb::init<int, int, double, int>(), "rank"_a, "ranks"_a, "seconds"_a, "device"_a)
       .def("handle", &linked::handle)

@@ -89,6 +89,22 @@ TEST_CASE("contributions: up to 32 of them are a column") {
       }
 }
 
+TEST_CASE("contributions: two of them, to each type of results") {
+  constexpr std::size_t n = 41;
+  for (const dtype type : {dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
+    for (const reduction& r : test::all_reductions(type)) {
+      if (r.method() == method_id::sequential) continue;
+      const auto all = contributions_of(type, 2, n);
+      bytes out(n * size_of(r.out()));
+      cpu::reduce_contributions(r, elements(all, 0, 2), n, out.data());
+      for (std::size_t i = 0; i < n; ++i) {
+        const scalar wanted = reference(r, column(all, i, size_of(type)).data(), nullptr, 2);
+        const scalar found = load_scalar(r.out(), &out[i * size_of(r.out())]);
+        if (found != wanted) FAIL(test::describe(r, 2) << ", element " << i);
+      }
+    }
+}
+
 TEST_CASE("contributions: nodes join to the tree of all, whoever folded them") {
   constexpr std::size_t n = 5000;
   for (const dtype type : {dtype::bf16, dtype::f32, dtype::f64, dtype::i32})

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
@@ -24,6 +25,10 @@ struct contribution_node {
 /// Bytes of a state, of one element. Errors (errc::usage): r takes two inputs, or it has no states
 /// (count_distinct, and method sequential).
 std::size_t contribution_state_bytes(const reduction& r);
+
+/// The nodes, without data, that cover contributions `first` to `last` - 1 of `all`, as large as
+/// they are: what a process that has these contributions sends.
+std::vector<contribution_node> covering(std::uint64_t first, std::uint64_t last, std::uint64_t all);
 
 namespace cpu {
 

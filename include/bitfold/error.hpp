@@ -11,6 +11,7 @@ enum class errc {
   bad_input = 3,  ///< a file or buffer that is not what it says it is (names the file and field)
   no_device = 4,  ///< no such device, or what it needs is not installed (says what)
   cuda = 5,       ///< NVIDIA's driver or compiler reported an error (names the call)
+  communication = 6,  ///< a transport between ranks reported an error (names the call)
 };
 
 /// The one exception type. what() is a single line. The numeric value of code() is also the exit

@@ -14,7 +14,6 @@ import bitfold.torch.distributed as over_ranks
 import ranks
 from bitfold.torch._engine import OPS
 from bitfold.torch.distributed import _host
-from bitfold.torch.distributed._contributions import covering
 from torch_helpers import same
 
 SIZES = (1, 2, 3, 4)
@@ -60,26 +59,6 @@ def test_beyond_it_is_a_tree_over_contributions(m):
     for one in x:
         kept.add(one)
     assert same(kept.result(), tree) and len(kept.nodes) == m.bit_count()
-
-
-def parents(begin, size, m):
-    """Of a node of so many contributions those above it, as far as there are contributions."""
-    while size < m:
-        size *= 2
-        yield begin // size * size, min((begin // size + 1) * size, m)
-
-
-def test_what_a_rank_holds_is_covered_by_nodes():
-    for m in range(1, 40):
-        for first in range(m):
-            for last in range(first, m + 1):
-                nodes = list(covering(first, last, m))
-                assert [i for begin, count in nodes for i in range(begin, begin + count)] == list(range(first, last))
-                for begin, count in nodes:  # each is one of the tree's, and half of none that lies in the interval
-                    size = 1 << (count - 1).bit_length()
-                    assert begin % size == 0 and (count == size or begin + count == m)
-                    parent = next((p for p in parents(begin, size, m) if p != (begin, begin + count)), (-1, m + 1))
-                    assert not (first <= parent[0] and parent[1] <= last)
 
 
 def test_contributions_refuse_what_is_unlike():

@@ -31,6 +31,10 @@ struct state_arrays {
               index which) = nullptr;
   void (*finish)(const reduction& r, const void* states, std::size_t n, index count,
                  void* out) = nullptr;
+  // The results of two contributions, in one go; null where elements are to be widened, or results
+  // are of another type.
+  void (*reduce_pair)(const reduction& r, const void* x, const void* y, std::size_t n,
+                      void* out) = nullptr;
 };
 
 template <class A>
@@ -74,8 +78,31 @@ struct ordered_states {
                      void* out) {
     functions_for(r).finish(r, states, n, count, out);
   }
+  static auto pairs_of(const reduction& r) -> decltype(state_arrays::reduce_pair) {
+    if constexpr (detail::gives<Chosen::types, A, A>())
+      if (r.in() == dtype_of<A> && r.out() == dtype_of<A>) return reduce_pair;
+    return nullptr;
+  }
+  BITFOLD_OPAQUE static void reduce_pair(const reduction& r, const void* x, const void* y,
+                                         std::size_t n, void* out) {
+    // Results may lie where elements do, which is no reason not to make vectors of them.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (std::size_t i = 0; i < n; ++i) {
+      const A result = F::template finish<A>(
+          F::merge(of_one(element(x, i), 0), of_one(element(y, i), 1), fold::counts{1, 1}),
+          fold::finish_parameters{2, r.ddof()});
+      std::memcpy(static_cast<std::byte*>(out) + i * sizeof(A), &result, sizeof(A));
+    }
+  }
 
  private:
+  static A element(const void* x, std::size_t i) {
+    A e;
+    std::memcpy(&e, static_cast<const std::byte*>(x) + i * sizeof(A), sizeof(A));
+    return e;
+  }
   // Calls f(i, element i), widened.
   template <class Each>
   static void each(const reduction& r, const void* x, std::size_t n, Each f) {
@@ -174,7 +201,7 @@ state_arrays states_of(const reduction& r) {
           return {};
         } else if constexpr (F::ordering == ordering::canonical) {
           using s = ordered_states<Chosen>;
-          return {sizeof(typename s::state), s::start, s::merge, s::add, s::finish};
+          return {sizeof(typename s::state), s::start, s::merge, s::add, s::finish, s::pairs_of(r)};
         } else if constexpr (F::ordering == ordering::independent) {
           return visit(r.in(), []<class T>(std::type_identity<T>) -> state_arrays {
             using s = exact_states<typename F::form, T>;
@@ -237,6 +264,24 @@ void fold_all(const reduction& r, std::span<const contribution_node> nodes, std:
       fold_tile(r, by, plan, begin, count, stack.get());
       put(begin, count, stack.get(), by, plan.count());
     }
+  });
+}
+
+// Of two contributions, in one pass.
+void reduce_pair(const reduction& r, const state_arrays& by,
+                 std::span<const contribution_node> nodes, std::size_t n, void* out,
+                 const options& opts) {
+  static_cast<void>(detail::tree_plan(nodes, n));  // refuses what is none
+  const std::size_t size = size_of(r.in());
+  const int threads = threads_for(opts, n * size * nodes.size());
+  const std::size_t chunks = chunk_count(threads);
+  parallel_for(chunks, threads, [&](std::size_t c) {
+    const std::size_t begin = n / chunks * c, end = c + 1 == chunks ? n : n / chunks * (c + 1);
+    const auto at = [&](const contribution_node& node) {
+      return static_cast<const std::byte*>(node.data) + begin * size;
+    };
+    by.reduce_pair(r, at(nodes[0]), at(nodes[1]), end - begin,
+                   static_cast<std::byte*>(out) + begin * size);
   });
 }
 
@@ -329,6 +374,9 @@ void reduce_contributions(const reduction& r, std::span<const contribution_node>
                           std::size_t n, void* out, const options& opts) {
   detail::expect_all_contributions(nodes);
   if (are_sums_of_narrow_floats(r, nodes)) return reduce_as_doubles(r, nodes, n, out, opts);
+  if (nodes.size() == 2 && nodes[0].is_elements && nodes[1].is_elements)
+    if (const state_arrays by = states_of(r); by.reduce_pair)
+      return reduce_pair(r, by, nodes, n, out, opts);
   fold_all(r, nodes, n, opts,
            [&](std::size_t begin, std::size_t count, const std::byte* made, const state_arrays& by,
                index contributions) {

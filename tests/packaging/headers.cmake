@@ -1,7 +1,7 @@
 # Every public header compiles on its own by this build's compiler, and with what it offers in use by each compiler there is (all
 # have one standard library, so a header that lacks an include lacks it for each), without any warning of those that a
-# consumer may have turned into errors. Those that include CUDA's headers
-# (CUDA_INCLUDE: where these are) are left out where there are none.
+# consumer may have turned into errors. Those that include headers of CUDA's
+# or MPI's (CUDA_INCLUDE, MPI_INCLUDE: where these are) are left out where there are none.
 cmake_minimum_required(VERSION 3.22)
 set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror)
 file(REMOVE_RECURSE ${WORK})
@@ -9,13 +9,18 @@ file(GLOB headers RELATIVE ${SOURCE}/include ${SOURCE}/include/bitfold/*.hpp ${S
 set(alone "")
 set(all "")
 set(directories -I${SOURCE}/include)
-foreach(directory ${CUDA_INCLUDE})
+foreach(directory ${CUDA_INCLUDE} ${MPI_INCLUDE})
   list(APPEND directories -isystem ${directory})
 endforeach()
 foreach(header ${headers})
   file(STRINGS ${SOURCE}/include/${header} of_cuda REGEX "#include <cuda")
   if(of_cuda AND NOT CUDA_INCLUDE)
     message(STATUS "left out, as there is no CUDA here: ${header}")
+    continue()
+  endif()
+  file(STRINGS ${SOURCE}/include/${header} of_mpi REGEX "#include <mpi")
+  if(of_mpi AND NOT MPI_INCLUDE)
+    message(STATUS "left out, as there is no MPI here: ${header}")
     continue()
   endif()
   file(WRITE ${WORK}/${header}.cpp "#include <${header}>\n")

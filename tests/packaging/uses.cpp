@@ -2,6 +2,7 @@
 // brings.
 #include <bitfold/accumulator.hpp>
 #include <bitfold/cpu.hpp>
+#include <bitfold/ranks.hpp>
 #include <bitfold/reduce.hpp>
 #include <bitfold/reference.hpp>
 #include <bitfold/testing.hpp>
@@ -108,6 +109,14 @@ void use_reduce() {
   (void)reduce(transform([](float v) { return v; }, x), ops::var.ddof(1), widened_sum{});
   (void)reduce(in_order(indexed(x)), last_of_all{});
   (void)indexed(pairs(x, x));
+}
+void use_ranks(communicator& by) {
+  std::vector<float> x(3);
+  const reduction mean = make_reduction(op_id::mean, {}, dtype::f32);
+  cpu::all_reduce(by, mean, x.data(), x.size(), x.data());
+  cpu::all_reduce(by, mean, std::vector<const void*>{x.data()}, x.size(), x.data());
+  cpu::reduce(by, mean, covering(0, 1, 1), x.size(), x.data(), 0, {.threads = 1});
+  cpu::reduce_scatter(by, mean, {}, x.size(), x.data());
 }
 // Along axes, of segments, by key, of windows.
 void use_shapes() {

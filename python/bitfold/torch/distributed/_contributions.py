@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -127,17 +127,6 @@ def expect(x: Tensor, argument: str) -> Tensor:
 
 
 # ---- The tree over contributions -----------------------------------------------------------------
-
-
-def covering(first: int, last: int, m: int) -> Iterator[tuple[int, int]]:
-    """The nodes that cover contributions `first` to `last` - 1 of m, as large as they are: where each begins, and how many it has."""
-    while first < last:
-        size = 1
-        while first % (2 * size) == 0 and min(first + 2 * size, m) <= last and size < m:
-            size *= 2
-        count = min(first + size, m) - first
-        yield first, count
-        first += count
 
 
 def _as_nodes(rule: Rule, nodes: Sequence[Node], cover: Sequence[tuple[int, int]], n: int) -> list[Node]:
@@ -273,7 +262,7 @@ class Call:
                 raise Disagreement(f"bitfold: contributions: those of rank {r} begin at {planned}, and {firsts[r]} lie before them")
         if firsts[-1] == 0:
             raise Disagreement("bitfold: contributions: none, on all ranks")
-        self.covers = [list(covering(a, b, firsts[-1])) for a, b in zip(firsts, firsts[1:])]
+        self.covers = [_core.covering(a, b, firsts[-1]) for a, b in zip(firsts, firsts[1:])]
         self.mine = _as_nodes(self.rule, self._nodes(firsts[self.group.rank]), self.covers[self.group.rank], self.n)
         if self.device.type == "cuda":  # where they may be gone before this stream has read them
             for data in (self.out, *(node.data for node in self.mine)):

@@ -1,0 +1,101 @@
+// Reductions over the ranks of a communicator: of arrays that each rank has some of, and of one
+// array that lies in parts on ranks. The bits are those of one process that has all
+// (docs/distributed.md).
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <bitfold/communicator.hpp>
+#include <bitfold/contributions.hpp>
+#include <bitfold/cpu.hpp>
+#include <bitfold/reduction.hpp>
+
+namespace bitfold {
+
+/// What a rank has of the contributions of a call: none; one; some, each at an address; or what it
+/// has folded of them. It refers to what it is made of.
+class own_contributions {
+ public:
+  own_contributions() = default;
+  own_contributions(const void* x) : one_(x), is_one_(true) {}
+  template <class Range>
+    requires std::convertible_to<const Range&, std::span<const void* const>>
+  own_contributions(const Range& each) : each_(each) {}
+  /// Numbered over all ranks (first_of). A node of one contribution has its elements.
+  template <class Range>
+    requires std::convertible_to<const Range&, std::span<const contribution_node>>
+  own_contributions(const Range& folded) : folded_(folded), is_numbered_(true) {}
+
+  std::uint64_t count() const;
+  bool is_numbered() const { return is_numbered_ && !folded_.empty(); }
+  /// As nodes, the first of which has that number if they have none of their own.
+  std::vector<contribution_node> nodes(std::uint64_t first) const;
+
+ private:
+  const void* one_ = nullptr;
+  std::span<const void* const> each_;
+  std::span<const contribution_node> folded_;
+  bool is_one_ = false, is_numbered_ = false;
+};
+
+enum class collective { all_reduce, reduce, reduce_scatter };
+
+/// What a rank does in a call: computed by the call itself from these very numbers.
+struct rank_plan {
+  std::string call;  ///< what it is, in words
+  int rank = 0, size = 1;
+  std::size_t begin = 0, end = 0;    ///< elements that this rank folds: `begin` to `end` - 1
+  std::size_t steps = 0, piece = 0;  ///< how often ranks exchange elements, and of how many each
+  std::uint64_t sent = 0, received = 0;  ///< bytes of its messages, without a header of 512 bytes
+  std::uint64_t memory = 0;              ///< bytes beyond the arrays, which the communicator keeps
+
+  /// A line for the call, one for what is folded, one for messages, one for memory.
+  std::string explain() const;
+};
+
+/// That of `rank`, where contributions[r] is how many rank r has. Sends nothing. `n` and `root` are
+/// those of the call. Errors (errc::usage): those of the call.
+rank_plan plan_of(collective what, const reduction& r, std::span<const std::uint64_t> contributions,
+                  std::size_t n, int rank, int root = 0);
+
+/// How many contributions the ranks before this one have, where it has `count`. All ranks call it.
+std::uint64_t first_of(communicator& by, std::uint64_t count);
+
+namespace cpu {
+
+// All ranks make these calls, in the same order. Each begins with a header, by which they compare
+// them: the kind of call, the reduction, n and root. Errors (errc::usage) on every rank, before any
+// element is sent: calls that differ; one that a rank refuses, which has that error itself; no
+// contributions on all ranks together; folded ones that are not numbered as they lie on ranks.
+// A rank refuses, besides what fold_contributions does, a null pointer, and an `out` that overlaps
+// a contribution, unless each result lies where the same element does. What the communicator throws
+// goes on to the caller; some results may be written then. The communicator is called by the thread
+// that calls, and elements are folded on opts.threads.
+
+/// To `out`, on every rank, n results of type r.out(): those of reduce_contributions for the
+/// contributions of all ranks, n elements each, of which those of rank 0 come first.
+void all_reduce(communicator& by, const reduction& r, const own_contributions& mine, std::size_t n,
+                void* out, const options& opts = {});
+
+/// The same on rank `root` alone; elsewhere `out` is not looked at.
+void reduce(communicator& by, const reduction& r, const own_contributions& mine, std::size_t n,
+            void* out, int root = 0, const options& opts = {});
+
+/// To `out` the n results of this rank's part. A contribution has n elements for each rank, those
+/// for rank 0 first.
+void reduce_scatter(communicator& by, const reduction& r, const own_contributions& mine,
+                    std::size_t n, void* out, const options& opts = {});
+
+/// On every rank the results for the array whose share is x, of n elements (of pairs, where y is
+/// not null), perhaps none; that of rank 0 comes first. out[k] is that of reductions[k], in one
+/// pass. Errors (errc::usage), besides: those of make_share; no result for no elements.
+void reduce_shares(communicator& by, std::span<const reduction> reductions, const void* x,
+                   const void* y, std::size_t n, std::span<scalar> out, const options& opts = {});
+
+}  // namespace cpu
+}  // namespace bitfold
