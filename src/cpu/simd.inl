@@ -78,10 +78,18 @@ HWY_INLINE void store(vec<A> v, A* p) {
   hn::StoreU(v, tag<A>(), p);
 }
 
+#if HWY_ARCH_ARM
+#define BITFOLD_ANY_VECTOR "+w"
+#define BITFOLD_VECTOR "+w"
+#else
+#define BITFOLD_ANY_VECTOR "+v"
+#define BITFOLD_VECTOR "+x"
+#endif
+
 /// v, loaded before what is asked for later: a compiler would move each load to where it is used.
 template <class V>
 HWY_INLINE V in_order(V v) {
-  asm volatile("" : "+v"(v.raw));
+  asm volatile("" : BITFOLD_ANY_VECTOR(v.raw));
   return v;
 }
 
@@ -195,7 +203,7 @@ HWY_INLINE V sub(V a, V b) {
 template <class V>
 HWY_INLINE V hidden_one(V) {
   V one = simd::hn::Set(simd::hn::DFromV<V>(), 1);
-  asm("" : "+x"(one.raw));
+  asm("" : BITFOLD_VECTOR(one.raw));
   return one;
 }
 template <class V, class = simd::hn::DFromV<V>>
