@@ -17,15 +17,15 @@
 #endif
 
 #if defined(__aarch64__)
-// NEON, which every such processor has. SVE's vectors have no size, which ours need.
-#define HWY_COMPILE_ONLY_STATIC
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_COMPILE_ONLY_STATIC  // NEON, which every such processor has
 #else
 // One level each for 256 and 512 bits; the others would only make the library larger.
 #define HWY_COMPILE_ALL_ATTAINABLE
 #endif
 #ifndef HWY_DISABLED_TARGETS
-#ifdef BITFOLD_NO_AVX512
+#if defined(__aarch64__)  // vectors of SVE have no size, which ours need
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#elif defined(BITFOLD_NO_AVX512)
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
 #else
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
