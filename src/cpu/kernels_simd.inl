@@ -17,7 +17,12 @@
 #endif
 
 #if defined(__aarch64__)
-#define HWY_COMPILE_ONLY_STATIC  // NEON, which every such processor has
+// NEON, which every such processor has: nothing is chosen at run time, for which Highway would give
+// its functions options that those which the compiler makes by itself have not.
+#define HWY_COMPILE_ONLY_STATIC
+#ifndef TOOLCHAIN_MISS_SYS_AUXV_H
+#define TOOLCHAIN_MISS_SYS_AUXV_H
+#endif
 #else
 // One level each for 256 and 512 bits; the others would only make the library larger.
 #define HWY_COMPILE_ALL_ATTAINABLE
