@@ -107,6 +107,19 @@ HWY_INLINE V common_sign(V a, V b) {
 #endif
 }
 
+/// sum, to each of whose integers the products of two neighbours of a and b are added.
+template <class V16, class V32>
+HWY_INLINE V32 add_pair_products(V16 a, V16 b, V32 sum) {
+#if HWY_ARCH_ARM  // where Highway's own has two sums, of other pairs
+  return hn::Add(sum, V32{vpaddq_s32(vmull_s16(vget_low_s16(a.raw), vget_low_s16(b.raw)),
+                                     vmull_high_s16(a.raw, b.raw))});
+#else
+  const hn::DFromV<V32> d;
+  V32 unused = hn::Zero(d);
+  return hn::ReorderWidenMulAccumulate(d, a, b, sum, unused);
+#endif
+}
+
 /// Doubles for each of a vector's floats.
 struct wide {
   vec<double> low, high;
