@@ -386,18 +386,31 @@ HWY_INLINE auto index_less(V, index_of<V> i, index_of<V> j) {
 // zeros; elsewhere the two are the same. So the bits of both together are a NaN, and -0 below +0.
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V minimum(V a, V b) {
-  if constexpr (std::is_integral_v<simd::hn::TFromD<D>>)
-    return simd::hn::Min(a, b);
+  if constexpr (std::is_integral_v<simd::hn::TFromD<D>>) return simd::hn::Min(a, b);
+#if HWY_ARCH_ARM  // where Highway's own take the number of a number and a NaN
+  else if constexpr (sizeof(simd::hn::TFromD<D>) == 4)
+    return V{vminq_f32(a.raw, b.raw)};
+  else
+    return V{vminq_f64(a.raw, b.raw)};
+#else
   else
     return simd::hn::Or(simd::hn::Min(a, b), simd::hn::Min(b, a));
+#endif
 }
 // Here +0 is above -0.
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V maximum(V a, V b) {
   if constexpr (std::is_integral_v<simd::hn::TFromD<D>>) {
     return simd::hn::Max(a, b);
+#if HWY_ARCH_ARM
+  } else if constexpr (sizeof(simd::hn::TFromD<D>) == 4) {
+    return V{vmaxq_f32(a.raw, b.raw)};
+  } else {
+    return V{vmaxq_f64(a.raw, b.raw)};
+#else
   } else {
     return simd::common_sign(simd::hn::Max(a, b), simd::hn::Max(b, a));
+#endif
   }
 }
 
