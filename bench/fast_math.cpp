@@ -3,7 +3,11 @@
 
 namespace fast_math {
 
+#if defined(__x86_64__)
 #define CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define CLONES
+#endif
 
 CLONES float sum(const float* p, std::size_t n) {
   float s = 0;

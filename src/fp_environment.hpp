@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cfenv>
+#include <cstdint>
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <xmmintrin.h>
@@ -36,6 +37,22 @@ class fp_environment {
 
  private:
   unsigned saved_;
+#elif defined(__aarch64__)
+  // As above: FPCR has what controls the arithmetic, and is 0 by default; FPSR has the flags.
+  fp_environment() {
+    asm volatile("mrs %0, fpcr" : "=r"(control_)::"memory");
+    asm volatile("mrs %0, fpsr" : "=r"(flags_)::"memory");
+    if (control_ != 0) asm volatile("msr fpcr, %0" ::"r"(std::uint64_t{0}) : "memory");
+  }
+  ~fp_environment() {
+    if (control_ != 0) asm volatile("msr fpcr, %0" ::"r"(control_) : "memory");
+    std::uint64_t flags;
+    asm volatile("mrs %0, fpsr" : "=r"(flags)::"memory");
+    if (flags != flags_) asm volatile("msr fpsr, %0" ::"r"(flags_) : "memory");
+  }
+
+ private:
+  std::uint64_t control_, flags_;
 #else
   fp_environment() {
     std::fegetenv(&saved_);

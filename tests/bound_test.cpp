@@ -8,11 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "catch.hpp"
+#include "control_word.hpp"
 #include "data.hpp"
 #include "main.hpp"
 
@@ -63,13 +60,9 @@ TEST_CASE("bounds: alone or with others, no target, thread, place or environment
                    want));
       }
       std::fesetround(FE_DOWNWARD);
-#if defined(__x86_64__)
-      _mm_setcsr(_mm_getcsr() | 0x8040);  // FTZ and DAZ
-#endif
+      test::flush();
       const auto elsewhere = cpu::reduce_with_bounds(all, x.data(), y, n);
-#if defined(__x86_64__)
-      _mm_setcsr(0x1f80);
-#endif
+      test::set_control_word(test::default_control);
       std::fesetround(FE_TONEAREST);
       CHECK(same(elsewhere, want));
       std::vector<scalar> values(all.size());

@@ -551,14 +551,15 @@ TEST_CASE("reduce: usage errors name the argument and the choices") {
   check_usage({"reduce", "sum", "--out-dtype", "f128", file}, dtypes);
   check_usage({"reduce", "sum", "--acc", "f16", file}, {"--acc", "f32", "f64"});
   check_usage({"reduce", "sum", "--device", "abacus", file}, {"abacus", "cpu", "cuda"});
-  check_usage({"reduce", "sum", "--target", "mmx", file}, {"mmx", "scalar", "avx2", "avx512"});
+  check_usage({"reduce", "sum", "--target", "mmx", file},
+              {"mmx", "scalar", "avx2", "avx512", "neon"});
   check_usage({"reduce", "sum", "--threads", "-1", file}, {"--threads"});
   check_usage({"reduce", "sum", "--threads", "many", file}, {"--threads"});
   check_usage({"reduce", "sum", "--frob", file}, {"--frob"});
   check_usage({"reduce", "sum", "--out-dtype", "i32", file}, {file, "out dtype"});
   check_usage({"reduce", "sum", "--tensor", "w", file}, {file, "tensor"});
   const auto available = cpu::available_targets();
-  for (const auto t : {cpu::target::avx2, cpu::target::avx512})
+  for (const auto t : cpu::all_targets)
     if (std::find(available.begin(), available.end(), t) == available.end())
       check_usage({"reduce", "sum", "--target", std::string(cpu::name(t)), file},
                   {"--target", "available: scalar"});

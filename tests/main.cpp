@@ -1,5 +1,6 @@
 // The main of every Catch2 test. Two options of ours come before Catch2's:
 //   --target=NAME  the CPU target that the tests force
+//   --small        smaller sizes, as for narrower targets: under an emulator
 //   --needs-gpu    there is nothing to test without a GPU
 // What they ask for may not be here: then the tests are skipped, not passed, which is exit status
 // 77 (ctest's SKIP_RETURN_CODE).
@@ -35,7 +36,9 @@ int main(int argc, char** argv) {
         return 77;
       }
       test::forced_target = *t;
-      test::narrower = *t != here.back();
+      test::narrower = test::narrower || *t != here.back();
+    } else if (option == "--small") {
+      test::narrower = true;
     } else if (option == "--needs-gpu") {
       if (cuda::devices().empty()) {
         std::puts("skipped: no usable GPU");

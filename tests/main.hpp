@@ -19,7 +19,7 @@ inline constexpr bool sanitized =
 inline constexpr bool sanitized = false;
 #endif
 
-/// The machine has wider targets than the forced one.
+/// The machine has wider targets than the forced one, or --small says as much.
 extern bool narrower;
 /// Tests that take a sample of many alike take all of them (BITFOLD_WHOLE=1; docs/building.md).
 inline bool whole() {

@@ -8,11 +8,8 @@
 #include <numeric>
 #include <sstream>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
-
 #include "catch.hpp"
+#include "control_word.hpp"
 #include "data.hpp"
 #include "main.hpp"
 #include "product_truth.hpp"
@@ -322,13 +319,9 @@ TEST_CASE("the caller's floating-point environment does not show") {
     const matrix_product p = make_matrix_product(t);
     const auto want = truth(p, a.v, b.v);
     std::fesetround(FE_UPWARD);
-#if defined(__x86_64__)
-    _mm_setcsr(_mm_getcsr() | 0x8040);  // subnormals are flushed, as operands and results
-#endif
+    test::flush();
     const auto got = product(p, a.v, b.v, 1);
-#if defined(__x86_64__)
-    _mm_setcsr(_mm_getcsr() & ~0x8040u);
-#endif
+    test::keep();
     std::fesetround(FE_TONEAREST);
     CHECK(difference(got, want) == "");
   }

@@ -12,8 +12,11 @@
 
 namespace bitfold::cpu {
 
-/// The instruction sets that a CPU kernel can be compiled for. `scalar` runs everywhere.
-enum class target { scalar, avx2, avx512 };
+/// The instruction sets that a CPU kernel can be compiled for. `scalar` runs everywhere, avx2 and
+/// avx512 are x86-64's, and neon is aarch64's.
+enum class target { scalar, avx2, avx512, neon };
+inline constexpr target all_targets[] = {target::scalar, target::avx2, target::avx512,
+                                         target::neon};
 
 std::string_view name(target t);
 std::optional<target> parse_target(std::string_view text);

@@ -115,7 +115,7 @@ subcommand add_matmul(CLI::App& app) {
   add_quiet(*command, args->quiet);
   command->add_option("--target", args->target, "CPU instruction set (default: the best available)")
       ->check(CLI::IsMember(
-          names_of(std::vector{cpu::target::scalar, cpu::target::avx2, cpu::target::avx512})));
+          names_of(std::vector(std::begin(cpu::all_targets), std::end(cpu::all_targets)))));
   return {command, [args] { return multiply(*args); }};
 }
 

@@ -32,7 +32,7 @@ namespace bitfold::cli {
 namespace {
 
 const std::vector<std::string> target_names =
-    names_of(std::vector{cpu::target::scalar, cpu::target::avx2, cpu::target::avx512});
+    names_of(std::vector(std::begin(cpu::all_targets), std::end(cpu::all_targets)));
 
 struct reduce_arguments {
   std::string op_list, device = "cpu";

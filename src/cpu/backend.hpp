@@ -90,5 +90,24 @@ template <>
 kernels find_kernels_of<target::avx2>(const reduction& r);
 template <>
 kernels find_kernels_of<target::avx512>(const reduction& r);
+template <>
+kernels find_kernels_of<target::neon>(const reduction& r);
+
+/// What find_kernels_of has for a target, whatever is wanted. A build holds the targets of its own
+/// processor alone (CMakeLists.txt).
+template <class Wanted>
+auto find_kernels_for(target t, const Wanted& wanted)
+    -> decltype(find_kernels_of<target::scalar>(wanted)) {
+  switch (t) {
+    case target::scalar: return find_kernels_of<target::scalar>(wanted);
+#if defined(__aarch64__)
+    case target::neon: return find_kernels_of<target::neon>(wanted);
+#else
+    case target::avx2: return find_kernels_of<target::avx2>(wanted);
+    case target::avx512: return find_kernels_of<target::avx512>(wanted);
+#endif
+    default: return {};
+  }
+}
 
 }  // namespace bitfold::cpu

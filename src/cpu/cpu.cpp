@@ -16,7 +16,7 @@
 namespace bitfold::cpu {
 namespace {
 
-constexpr std::string_view target_names[] = {"scalar", "avx2", "avx512"};
+constexpr std::string_view target_names[] = {"scalar", "avx2", "avx512", "neon"};
 
 thread_local target reported = target::scalar;
 
@@ -80,14 +80,7 @@ state_functions functions_for(const reduction& r) {
   });
 }
 
-kernels find_kernels(target t, const reduction& r) {
-  switch (t) {
-    case target::scalar: break;
-    case target::avx2: return find_kernels_of<target::avx2>(r);
-    case target::avx512: return find_kernels_of<target::avx512>(r);
-  }
-  return find_kernels_of<target::scalar>(r);
-}
+kernels find_kernels(target t, const reduction& r) { return find_kernels_for(t, r); }
 
 scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, int threads) {
   if (detail::ordering_of(r) == ordering::sorted)
@@ -198,7 +191,7 @@ void report(target t) { reported = t; }
 std::string_view name(target t) { return target_names[static_cast<int>(t)]; }
 
 std::optional<target> parse_target(std::string_view text) {
-  for (target t : {target::scalar, target::avx2, target::avx512})
+  for (target t : all_targets)
     if (name(t) == text) return t;
   return std::nullopt;
 }
@@ -211,7 +204,7 @@ bool is_available(target t) {
 
 std::vector<target> available_targets() {
   std::vector<target> targets;
-  for (target t : {target::scalar, target::avx2, target::avx512})
+  for (target t : all_targets)
     if (is_available(t)) targets.push_back(t);
   return targets;
 }

@@ -6,14 +6,7 @@
 
 namespace bitfold::cpu {
 
-depositor find_depositor(target t, const exact_terms& terms) {
-  switch (t) {
-    case target::scalar: break;
-    case target::avx2: return find_kernels_of<target::avx2>(terms);
-    case target::avx512: return find_kernels_of<target::avx512>(terms);
-  }
-  return find_kernels_of<target::scalar>(terms);
-}
+depositor find_depositor(target t, const exact_terms& terms) { return find_kernels_for(t, terms); }
 
 }  // namespace bitfold::cpu
 

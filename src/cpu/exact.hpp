@@ -146,6 +146,8 @@ template <>
 depositor find_kernels_of<target::avx2>(const exact_terms& t);
 template <>
 depositor find_kernels_of<target::avx512>(const exact_terms& t);
+template <>
+depositor find_kernels_of<target::neon>(const exact_terms& t);
 
 depositor find_depositor(target t, const exact_terms& terms);
 

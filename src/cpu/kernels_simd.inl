@@ -16,10 +16,21 @@
 #define BITFOLD_WANTED reduction
 #endif
 
+#if defined(__aarch64__)
+// NEON, which every such processor has: nothing is chosen at run time, for which Highway would give
+// its functions options that those which the compiler makes by itself have not.
+#define HWY_COMPILE_ONLY_STATIC
+#ifndef TOOLCHAIN_MISS_SYS_AUXV_H
+#define TOOLCHAIN_MISS_SYS_AUXV_H
+#endif
+#else
 // One level each for 256 and 512 bits; the others would only make the library larger.
 #define HWY_COMPILE_ALL_ATTAINABLE
+#endif
 #ifndef HWY_DISABLED_TARGETS
-#ifdef BITFOLD_NO_AVX512
+#if defined(__aarch64__)  // vectors of SVE have no size, which ours need
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#elif defined(BITFOLD_NO_AVX512)
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
 #else
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
@@ -59,7 +70,9 @@ namespace bitfold::cpu {
 template <>
 decltype(find_kernels_of<target::scalar>(std::declval<const BITFOLD_WANTED&>()))
 find_kernels_of<target::BITFOLD_NAME>([[maybe_unused]] const BITFOLD_WANTED& what) {
-#if HWY_TARGETS & BITFOLD_ONLY
+#if BITFOLD_ONLY == HWY_STATIC_TARGET  // the whole program asks for it
+  return BITFOLD_NAMESPACE::find(what);
+#elif HWY_TARGETS & BITFOLD_ONLY
   static const bool here = hwy::SupportedTargets() & BITFOLD_ONLY;  // asking takes microseconds
   if (here) return BITFOLD_NAMESPACE::find(what);
 #endif

@@ -22,7 +22,8 @@ with_avx512(Arguments... arguments) {
 }
 #endif
 template <class Loop, class Result, class... Arguments>
-auto compiled_for(target used, Result (*)(Arguments...)) -> Result (*)(Arguments...) {
+auto compiled_for([[maybe_unused]] target used, Result (*)(Arguments...))
+    -> Result (*)(Arguments...) {
 #if defined(__x86_64__) || defined(_M_X64)
   if (used == target::avx512) return with_avx512<Loop, Result, Arguments...>;
   if (used == target::avx2) return with_avx2<Loop, Result, Arguments...>;

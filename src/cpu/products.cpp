@@ -407,14 +407,7 @@ void multiply_by_dots(const matrix_product& p, const operand& a, const operand& 
 
 }  // namespace
 
-product_kernels find_product_kernels(target t) {
-  switch (t) {
-    case target::scalar: break;
-    case target::avx2: return find_kernels_of<target::avx2>(product_request{});
-    case target::avx512: return find_kernels_of<target::avx512>(product_request{});
-  }
-  return find_kernels_of<target::scalar>(product_request{});
-}
+product_kernels find_product_kernels(target t) { return find_kernels_for(t, product_request{}); }
 
 // One column is one row of the transposed product, of which a tile has fewer.
 void multiply_either_way(const matrix_product& p, const operand& a, const operand& b,

@@ -107,6 +107,8 @@ template <>
 product_kernels find_kernels_of<target::avx2>(const product_request&);
 template <>
 product_kernels find_kernels_of<target::avx512>(const product_request&);
+template <>
+product_kernels find_kernels_of<target::neon>(const product_request&);
 
 product_kernels find_product_kernels(target t);
 

@@ -120,7 +120,7 @@ BITFOLD_INLINE void put_pair_sums(hn::Vec<narrow> upper, hn::Vec<narrow> lower, 
 inline void add_pairs(panel_pair panels, std::size_t pairs, bool fresh, tile_sums to) {
   const narrow d;
   const simd::tag<std::int16_t> d16;
-  hn::Vec<narrow> s[rows][2 * vectors], unused = hn::Zero(d);
+  hn::Vec<narrow> s[rows][2 * vectors];
   BITFOLD_UNROLL
   for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
   for (int v = 0; v < 2 * vectors; ++v) s[r][v] = hn::Zero(d);
@@ -133,8 +133,7 @@ inline void add_pairs(panel_pair panels, std::size_t pairs, bool fresh, tile_sum
     for (int r = 0; r < rows; ++r) {
       const auto a = hn::BitCast(d16, hn::Set(d, row[r]));
       BITFOLD_UNROLL
-      for (int v = 0; v < 2 * vectors; ++v)
-        s[r][v] = hn::ReorderWidenMulAccumulate(d, a, b[v], s[r][v], unused);
+      for (int v = 0; v < 2 * vectors; ++v) s[r][v] = simd::add_pair_products(a, b[v], s[r][v]);
     }
   }
   BITFOLD_UNROLL

@@ -78,10 +78,18 @@ HWY_INLINE void store(vec<A> v, A* p) {
   hn::StoreU(v, tag<A>(), p);
 }
 
+#if HWY_ARCH_ARM
+#define BITFOLD_ANY_VECTOR "+w"
+#define BITFOLD_VECTOR "+w"
+#else
+#define BITFOLD_ANY_VECTOR "+v"
+#define BITFOLD_VECTOR "+x"
+#endif
+
 /// v, loaded before what is asked for later: a compiler would move each load to where it is used.
 template <class V>
 HWY_INLINE V in_order(V v) {
-  asm volatile("" : "+v"(v.raw));
+  asm volatile("" : BITFOLD_ANY_VECTOR(v.raw));
   return v;
 }
 
@@ -96,6 +104,19 @@ HWY_INLINE V common_sign(V a, V b) {
   return hn::BitCast(d, decltype(x){_mm512_ternarylogic_epi64(x.raw, y.raw, sign.raw, 0xD4)});
 #else
   return hn::Or(hn::And(a, b), hn::AndNot(hn::SignBit(d), hn::Or(a, b)));
+#endif
+}
+
+/// sum, to each of whose integers the products of two neighbours of a and b are added.
+template <class V16, class V32>
+HWY_INLINE V32 add_pair_products(V16 a, V16 b, V32 sum) {
+#if HWY_ARCH_ARM  // where Highway's own has two sums, of other pairs
+  return hn::Add(sum, V32{vpaddq_s32(vmull_s16(vget_low_s16(a.raw), vget_low_s16(b.raw)),
+                                     vmull_high_s16(a.raw, b.raw))});
+#else
+  const hn::DFromV<V32> d;
+  V32 unused = hn::Zero(d);
+  return hn::ReorderWidenMulAccumulate(d, a, b, sum, unused);
 #endif
 }
 
@@ -195,7 +216,7 @@ HWY_INLINE V sub(V a, V b) {
 template <class V>
 HWY_INLINE V hidden_one(V) {
   V one = simd::hn::Set(simd::hn::DFromV<V>(), 1);
-  asm("" : "+x"(one.raw));
+  asm("" : BITFOLD_VECTOR(one.raw));
   return one;
 }
 template <class V, class = simd::hn::DFromV<V>>
@@ -365,18 +386,31 @@ HWY_INLINE auto index_less(V, index_of<V> i, index_of<V> j) {
 // zeros; elsewhere the two are the same. So the bits of both together are a NaN, and -0 below +0.
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V minimum(V a, V b) {
-  if constexpr (std::is_integral_v<simd::hn::TFromD<D>>)
-    return simd::hn::Min(a, b);
+  if constexpr (std::is_integral_v<simd::hn::TFromD<D>>) return simd::hn::Min(a, b);
+#if HWY_ARCH_ARM  // where Highway's own take the number of a number and a NaN
+  else if constexpr (sizeof(simd::hn::TFromD<D>) == 4)
+    return V{vminq_f32(a.raw, b.raw)};
+  else
+    return V{vminq_f64(a.raw, b.raw)};
+#else
   else
     return simd::hn::Or(simd::hn::Min(a, b), simd::hn::Min(b, a));
+#endif
 }
 // Here +0 is above -0.
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V maximum(V a, V b) {
   if constexpr (std::is_integral_v<simd::hn::TFromD<D>>) {
     return simd::hn::Max(a, b);
+#if HWY_ARCH_ARM
+  } else if constexpr (sizeof(simd::hn::TFromD<D>) == 4) {
+    return V{vmaxq_f32(a.raw, b.raw)};
+  } else {
+    return V{vmaxq_f64(a.raw, b.raw)};
+#else
   } else {
     return simd::common_sign(simd::hn::Max(a, b), simd::hn::Max(b, a));
+#endif
   }
 }
 
