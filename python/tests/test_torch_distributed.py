@@ -127,6 +127,7 @@ def test_a_late_rank_is_a_timeout():
 
 def test_groups_overlap():
     ranks.run("overlapping", 3, seconds=20)
+    ranks.run("overlapping_as_named_before", 3, seconds=20)
 
 
 def test_a_group_that_is_no_more_leaves_no_file():

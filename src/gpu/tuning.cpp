@@ -238,15 +238,18 @@ constexpr tuning sm_90 = {
     .pattern_blocks_of_processor = 2,
     .rows_of_wide_packets = 4096,
     .parameter_blocks = 2048,
-    // Of an H200: products of 4096 x 4096 by 4096 x 4096, of 256 times 256 x 128 by 128 x 2048 and
-    // 256 x 2048 by 2048 x 128, and of 64 x 4096 by 4096 x 14336, by either way.
+    // Of an H200: by either way products of 4096 x 4096 by 4096 x 4096, of 256 times 256 x 128 by
+    // 128 x 2048 and 256 x 2048 by 2048 x 128, and of 64 x 4096 by 4096 x 14336
+    // (bench/results/product-tiles-h200.txt); of 1 and 16 rows what gpu-products-h200.txt had, and
+    // before it.
     .products = {.library = 5300,
                  .tiles = {500, 990, 1310, 1800},
                  .bytes = 25,
                  .elements = 8,
                  .results = 1.5,
                  .of_call_library = 25000,
-                 .of_call_tiles = 15000},
+                 .of_call_tiles = 15000,
+                 .of_step = 5000},
 };
 
 // ---- Others: sm_90's, until somebody measures them there ----------------------------------------

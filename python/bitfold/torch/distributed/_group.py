@@ -59,15 +59,16 @@ def engines_of(group: dist.ProcessGroup) -> dict[str, str]:
 
 
 @contextmanager
-def _count_of(group: dist.ProcessGroup) -> Iterator[None]:
-    """torch names a group by how many this process has made, and waits for ranks that name it alike. Ranks of overlapping groups have made different
-    numbers of bitfold's: so these count for nothing, and one is named by the group that it is for."""
-    world = distributed_c10d._world
-    before = world.group_count
-    world.group_count = int.from_bytes(blake2b(group.group_name.encode(), digest_size=8).digest(), "little")
+def _named_after(group: dist.ProcessGroup) -> Iterator[None]:
+    """torch names a group by its ranks and by how many groups this process has made (older versions: is in), and waits for ranks that name it alike.
+    Ranks of overlapping groups have made different numbers of bitfold's: so these count for nothing, and one is named by the group that it is for."""
+    world, own = distributed_c10d._world, distributed_c10d._hash_ranks_to_str
+    before, name = world.group_count, "bitfold_" + blake2b(group.group_name.encode(), digest_size=16).hexdigest()
+    distributed_c10d._hash_ranks_to_str = lambda ranks: name
     try:
         yield
     finally:
+        distributed_c10d._hash_ranks_to_str = own
         world.group_count = before
 
 
@@ -91,7 +92,7 @@ class Group:
             backend = f"cpu:{engines.get('cpu', 'gloo')},cuda:nccl" if self.has_nccl else dist.get_backend(group)
             timeout = group._get_backend(torch.device("cpu" if "cpu" in engines else "cuda")).options._timeout
             self._seconds = timeout.total_seconds()
-            with _count_of(group):
+            with _named_after(group):
                 self._engine = dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
             ENGINES.add(self._engine)
             self.host = host_of(self.rank, self.size, self._seconds, self.gather)
