@@ -63,14 +63,14 @@ class expected_results {
   expected_results(const packed_factors& f, const product_shape& s) : f_(f), s_(s) {}
 
   const std::vector<scalar>& of(const matrix_product& p) {
-    for (const auto& [known, results] : made_)
-      if (known == p) return results;
+    for (const auto& [made, results] : made_)
+      if (made == p) return results;
     std::vector<scalar> results(s_.outputs());
-    const auto& [rows, columns] = integers(p);
+    const vectors& known = integers(p);
     cpu::parallel_for(s_.outputs(), cpu::max_threads, [&](std::size_t o) {
       const std::size_t i = o / s_.columns, j = o % s_.columns;
       results[o] = p.method() ? reference(dot_of(p), f_.row(i), f_.column(j), f_.inner)
-                              : fixed_product(rows[i], columns[j], p.out());
+                              : fixed_product(known.first[i], known.second[j], p.out());
     });
     return made_.emplace_back(p, std::move(results)).second;
   }
