@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
       header["threads"] = 1;
       header["mpi"] = std::string(version, std::find(version, version + length, ','));
       header["repetitions"] = repetitions;
+      header["repetitions_of_short"] = repetitions_of(0);
       header["of_repetitions"] = "fastest";
       std::ofstream out(argv[1]);
       cases.write(out, header);

@@ -72,10 +72,14 @@ std::string different_calls(const std::vector<header>& all) {
 
 }  // namespace
 
-std::vector<rank_call> agreed(communicator& by, const rank_call& mine, std::exception_ptr refused) {
+void check_ranks(const communicator& by) {
   if (by.size() < 1 || by.rank() < 0 || by.rank() >= by.size())
     throw error(errc::usage,
                 "by: rank " + std::to_string(by.rank()) + " of " + std::to_string(by.size()));
+}
+
+std::vector<rank_call> agreed(communicator& by, const rank_call& mine, std::exception_ptr refused) {
+  check_ranks(by);
   const header sent = refused ? refusal_of(refused) : header_of(mine);
   std::vector<header> all(static_cast<std::size_t>(by.size()));
   by.all_gather(std::as_bytes(std::span(&sent, 1)), std::as_writable_bytes(std::span(all)));

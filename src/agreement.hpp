@@ -24,12 +24,16 @@ struct rank_call {
 /// its call, and throws that itself; the lines differ.
 std::vector<rank_call> agreed(communicator& by, const rank_call& mine, std::exception_ptr refused);
 
+/// Errors (errc::usage): a communicator of no rank, or whose own is none.
+void check_ranks(const communicator& by);
+
 /// The same of what describe() makes, or refuses with an exception.
 template <class Describe>
 std::vector<rank_call> agree(communicator& by, Describe describe) {
   rank_call mine;
   std::exception_ptr refused;
   try {
+    check_ranks(by);
     mine = describe();
   } catch (...) {
     refused = std::current_exception();

@@ -74,7 +74,7 @@ rank_layout::rank_layout(collective what, const reduction& r,
   }
   if (what == collective::reduce_scatter) {
     for (std::size_t k = 0; k < size; ++k) parts.push_back({k * n, (k + 1) * n});
-  } else if (n * state * (size - 1) > few_bytes) {
+  } else if (size > 1 && n > few_bytes / state / (size - 1)) {
     parts = even_parts(n, size);
     sends_results = true;
   } else {

@@ -413,6 +413,17 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
     CHECK(gpu::plan_product({p, l, nullptr, nullptr}, made.workspace, on).workspace ==
           made.workspace);
   }
+  // Few tiles share out their rows, in the workspace that is asked for as in any larger one.
+  const view few = row_major(dtype::f32, &p, {5, 3000}),
+             others = row_major(dtype::f32, &p, {3000, 3});
+  const auto few_l = detail::layout_of(few, others);
+  const auto planned = [&](std::size_t memory) {
+    return gpu::plan_product({p, few_l, nullptr, nullptr}, memory, on, gpu::product_way::tiles);
+  };
+  const std::size_t asked_for = planned(1 << 30).workspace;
+  CHECK(planned(1 << 30).steps.size() == 5);  // zeros, two of measures, tiles, sums
+  CHECK(planned(asked_for).steps.size() == 5);
+  CHECK(planned(asked_for - 1).steps.size() == 4);
   // What is noted of each row takes more than that.
   const view long_a = row_major(dtype::f32, &p, {std::int64_t{1} << 27, 3}),
              short_b = row_major(dtype::f32, &p, {3, 3});

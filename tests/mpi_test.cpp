@@ -37,7 +37,7 @@ void expect_error(errc code, const std::string& start, Call call) {
 
 constexpr cpu::options one_thread{.threads = 1};
 
-// Rank r has r % 3 contributions, and the last one one at least.
+// Rank r has r % 3 contributions, and the last one 2.
 std::size_t count_of(int rank, int size) {
   return static_cast<std::size_t>(rank + 1 == size ? 2 : rank % 3);
 }

@@ -22,7 +22,6 @@ view matrix_of(dtype t, const void* data, std::size_t rows, std::size_t columns,
 class bitfold_product final : public product_contestant {
  public:
   explicit bitfold_product(const matrix_product& p) : product_contestant(info_of(p)) {
-    const bool by_reference = p.method() == method_id::sequential;
     const auto targets = cpu::available_targets();
     const auto add = [this](cpu::target t, int threads, bool timed) {
       const int count = threads ? threads : all_cores();
@@ -34,7 +33,7 @@ class bitfold_product final : public product_contestant {
     if (all_cores() > 1) add(targets.back(), 1, true);
     for (cpu::target t : targets)
       for (int threads : {1, 2, 3, 4})
-        if (!by_reference && (threads != 1 || t != targets.back())) add(t, threads, false);
+        if (threads != 1 || t != targets.back()) add(t, threads, false);
   }
   std::vector<variation> variations() const override { return labels_; }
   std::vector<std::byte> run(const array_view& x, const product_shape& s,

@@ -89,7 +89,9 @@ class expected_results {
     return make_reduction(op_id::dot, *p.method(), p.in(), {}, p.out());
   }
   const vectors& integers(const matrix_product& p) {
-    if (!p.method() && integers_.first.empty()) {
+    if (!p.method() && p.bits() != bits_) {
+      bits_ = p.bits();
+      integers_ = {};
       for (std::size_t i = 0; i < s_.rows; ++i)
         integers_.first.push_back(fixed_elements(f_.type, f_.row(i), f_.inner, p.bits()));
       for (std::size_t j = 0; j < s_.columns; ++j)
@@ -100,7 +102,8 @@ class expected_results {
 
   const packed_factors& f_;
   const product_shape s_;
-  vectors integers_;
+  vectors integers_;  ///< of `fixed`, of so many bits
+  int bits_ = 0;
   std::vector<std::pair<matrix_product, std::vector<scalar>>> made_;
 };
 

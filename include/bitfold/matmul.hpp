@@ -155,7 +155,9 @@ struct contracted_axes {
 /// of vectors that share elements, such as patches of an image. `out` is row-major, of the batch's
 /// axes, a's vectors' and b's vectors'; `addend` may be null, and broadcasts to the batch's axes,
 /// all of a's vectors and all of b's. Elements are in the order of their axes, as many in a as in
-/// b. Errors, besides those of matmul: axes that are not there; what can_contract denies.
+/// b. The workspace, aligned to 16 bytes, is as large as contract_workspace_bytes says, or larger;
+/// `out` may be null where there are no results. Errors, besides those of matmul: axes that are not
+/// there; what can_contract denies. contracted_extents are those of the result.
 std::vector<std::int64_t> contracted_extents(const view& a, const view& b, contracted_axes axes);
 std::size_t contract_workspace_bytes(const matrix_product& p, const view& a, const view& b,
                                      contracted_axes axes, const view* addend = nullptr);
@@ -163,8 +165,9 @@ void contract(const matrix_product& p, const view& a, const view& b, contracted_
               const view* addend, void* out, void* workspace, std::size_t workspace_size,
               stream s = nullptr);
 /// Whether the current device does it: a GPU of compute capability 8.0 or above; elements of 16 or
-/// 32 bits, integers of up to 32 bits, at most 2^20 elements of a vector, within 2^31 of one
-/// another.
+/// 32 bits, integers of up to 32 bits, at most 2^20 elements of a vector, each less than 2^31 from
+/// the first. Errors (errc::usage): those of operands and axes that contract refuses everywhere;
+/// errc::no_device.
 bool can_contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes);
 
 }  // namespace cuda

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <span>
 #include <string>
@@ -82,24 +83,44 @@ class mpi_communicator final : public communicator {
   void wait() override {
     // One by one, each of which asks this communicator what to do with an error. (Of several at
     // once MPICH asks another one.)
+    std::exception_ptr failed;
     for (std::size_t k = 0; k < requests_.size(); ++k) {
-      MPI_Status status;
-      check(MPI_Wait(&requests_[k], &status), "MPI_Wait");
-      if (k >= lengths_.size()) continue;  // a send; receives come first
-      int length = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &length), "MPI_Get_count");
-      if (length != lengths_[k])
-        throw error(errc::communication, "MPI_Irecv: " + std::to_string(length) +
-                                             " bytes from rank " +
-                                             std::to_string(status.MPI_SOURCE) + ", where " +
-                                             std::to_string(lengths_[k]) + " are expected");
+      if (failed) {
+        give_up(requests_[k]);
+        continue;
+      }
+      try {
+        wait_for(k);
+      } catch (...) {
+        failed = std::current_exception();
+      }
     }
     requests_.clear();
     lengths_.clear();
+    if (failed) std::rethrow_exception(failed);
   }
 
  private:
   static constexpr int tag = 0;
+
+  // Nobody writes to its memory, or reads that, from here on.
+  static void give_up(MPI_Request& request) {
+    if (request == MPI_REQUEST_NULL) return;
+    MPI_Cancel(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  void wait_for(std::size_t k) {
+    MPI_Status status;
+    check(MPI_Wait(&requests_[k], &status), "MPI_Wait");
+    if (k >= lengths_.size()) return;  // a send; receives come first
+    int length = 0;
+    check(MPI_Get_count(&status, MPI_BYTE, &length), "MPI_Get_count");
+    if (length != lengths_[k])
+      throw error(errc::communication, "MPI_Irecv: " + std::to_string(length) +
+                                           " bytes from rank " + std::to_string(status.MPI_SOURCE) +
+                                           ", where " + std::to_string(lengths_[k]) +
+                                           " are expected");
+  }
 
   template <class Byte, class F>
   void each_piece(std::span<Byte> bytes, F begin) {

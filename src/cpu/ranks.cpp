@@ -166,9 +166,15 @@ class exchange {
       const bool more = step + 1 < steps, results = layout_.sends_results && step > 0;
       if (more) add_nodes(step + 1);
       if (results) add_results(step - 1);
-      if (more || results) start();
-      fold(step);
-      if (more || results) by_.wait();
+      const bool messages = more || results;
+      if (messages) start();
+      try {
+        fold(step);
+      } catch (...) {
+        if (messages) by_.wait();  // for which there is memory until then
+        throw;
+      }
+      if (messages) by_.wait();
     }
     if (!layout_.sends_results) return;
     add_results(steps - 1);

@@ -121,7 +121,7 @@ class tile_planner {
     // Parts of rows, where there are fewer tiles than processors.
     const index n = a_.v.of.n, most = cuda::most_elements_of_part(digits_),
                 wanted = static_cast<index>(on.processors * 2 * shape_.blocks),
-                room = memory > least_bytes() + sum_bytes() ? n / least_part : 1,
+                room = memory >= least_bytes() + sum_bytes() ? n / least_part : 1,
                 parts = std::max<index>(std::min(wanted / tiles_, room), 1);
     part_ = std::min(up_to(shares(std::max<index>(n, 1), parts), cuda::longest_step), most);
     parts_ = std::max<index>(shares(n, part_), 1);
@@ -142,11 +142,14 @@ class tile_planner {
   /// Nanoseconds, about.
   double time(const products_numbers& by, const device_facts& on) const {
     const double processors = on.processors, n = static_cast<double>(a_.v.of.n),
-                 waves = std::ceil(static_cast<double>(tiles_ * parts_) / processors),
-                 products = waves * shape_.rows() * shape_.columns() * static_cast<double>(part_) *
-                            digits_ * digits_,
-                 elements = static_cast<double>(a_.v.count + b_.v.count) * n;
-    return by.of_call_tiles + products / by.tiles[digits_ - 1] +
+                 blocks = static_cast<double>(tiles_ * parts_), part = static_cast<double>(part_),
+                 of_tiles = std::ceil(blocks / processors) * part,
+                 products = of_tiles * shape_.rows() * shape_.columns() * digits_ * digits_,
+                 elements = static_cast<double>(a_.v.count + b_.v.count) * n,
+                 turns = std::ceil(blocks / (processors * shape_.blocks));
+    return by.of_call_tiles +
+           std::max({products / by.tiles[digits_ - 1], of_tiles * shape_.vectors() / by.elements,
+                     turns * part / shape_.step * by.of_step}) +
            (elements * static_cast<double>(size_of(a_.v.type)) / by.bytes +
             static_cast<double>(results()) / by.results) /
                processors;

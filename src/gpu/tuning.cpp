@@ -249,7 +249,7 @@ constexpr tuning sm_90 = {
                  .results = 1.5,
                  .of_call_library = 25000,
                  .of_call_tiles = 15000,
-                 .of_step = 5000},
+                 .of_step = 1800},
 };
 
 // ---- Others: sm_90's, until somebody measures them there ----------------------------------------

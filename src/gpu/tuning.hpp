@@ -97,7 +97,7 @@ struct products_numbers {
   double bytes;              ///< to and from memory
   double elements, results;  ///< of tiles: that become digits; that are rounded, besides
   double of_call_library, of_call_tiles;  ///< nanoseconds of a call
-  double of_step;                         ///< and of a step of a tile of few rows
+  double of_step;                         ///< and, at least, of a step of a tile
 };
 
 struct tuning {

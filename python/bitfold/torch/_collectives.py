@@ -88,15 +88,23 @@ def _in_place(tensors: Sequence[Tensor]) -> Iterator[Reduction]:
         yield Reduction(x, x)
 
 
+def _pairs(outs: Sequence, inputs: Sequence) -> Iterator[tuple]:
+    if len(outs) != len(inputs):
+        raise Uncovered(f"{len(outs)} outputs for {len(inputs)} inputs")
+    return zip(outs, inputs, strict=True)
+
+
 def _of_lists(outs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]]) -> Iterator[Reduction]:
-    for out, parts in zip(outs, inputs, strict=True):
+    for out, parts in _pairs(outs, inputs):
+        if not parts:
+            raise Uncovered("reduce_scatter: no parts")
         if len({p.dtype for p in parts}) > 1:
             raise Uncovered("reduce_scatter: parts of several types")
         yield Reduction(_unversioned(out), torch.cat([p.detach().reshape(-1) for p in parts]), [p.numel() for p in parts])
 
 
 def _of_tensors(outs: Sequence[Tensor], inputs: Sequence[Tensor], ranks: int) -> Iterator[Reduction]:
-    for out, x in zip(outs, inputs, strict=True):
+    for out, x in _pairs(outs, inputs):
         yield Reduction(_unversioned(out), x.detach(), ranks)
 
 

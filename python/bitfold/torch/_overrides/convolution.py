@@ -1,6 +1,6 @@
 """Convolutions and their gradients, as products of filters and patches (docs/products.md).
 
-Patches are copied a few samples, or a few rows of the output, at a time: elements of a product depend on their own row and column alone, so that
+A GPU takes patches as they lie in the input, where it can. Elsewhere they are copied a few samples, or a few rows of the output, at a time: elements of a product depend on their own row and column alone, so that
 it does not show.
 """
 
@@ -95,7 +95,7 @@ def _contract(patches: Tensor, filters: Tensor, bias: Tensor | None, dims: int) 
 def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> None:
     """Writes the product of each filter and each patch, plus the bias. `filters`: groups, filters of a group, channels of a group, taps; `out`:
     samples, channels, patches, of any strides."""
-    if x.dtype in FLOATS and method != "exact":
+    if _engine.contracts(x, 2 + 2 * len(axes) + (filters.shape[0] > 1)) and method != "exact":
         some = _contract(_patches(x, axes, filters.shape[0]), filters, bias, len(axes))
         if some is not None:
             out.copy_(some.reshape(out.shape))
@@ -118,7 +118,7 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
     patches = _patches(x, axes, groups)
     patches = patches.permute(1, *range(2, 3 + len(taps)), 0, *range(3 + len(taps), patches.dim()))  # groups, channels, taps, samples, places
     out = g.new_empty([*rows.shape[:2], *patches.shape[1 : 2 + len(taps)]])
-    if g.dtype in FLOATS and method != "exact":
+    if _engine.contracts(g, 2 + 2 * len(axes) + (groups > 1)) and method != "exact":
         some = _contract_gradient(g, patches, groups, len(axes))
         if some is not None:
             return some.reshape(out.shape)

@@ -222,7 +222,7 @@ class Call:
         if not 0 <= self.dst < self.group.size:
             raise ValueError(f"dst: {self.dst} is none of {self.group.size} ranks")
         self.sizes = [out.numel()] * self.parts if isinstance(self.parts, int) else [*self.parts]
-        if len(self.sizes) > 1 and (len(self.sizes) != self.group.size or self.sizes[self.group.rank] != out.numel()):
+        if (len(self.sizes) > 1 or not isinstance(self.parts, int)) and (len(self.sizes) != self.group.size or self.sizes[self.group.rank] != out.numel()):
             raise ValueError(f"output: of {out.numel()} elements, where the input's parts for {self.group.size} ranks have {self.sizes}")
         self.n, self.device = sum(self.sizes), out.device
         if out.is_cuda and self.group.size > 1 and not self.group.has_nccl:

@@ -64,7 +64,8 @@ def _named_after(group: dist.ProcessGroup) -> Iterator[None]:
     Ranks of overlapping groups have made different numbers of bitfold's: so these count for nothing, and one is named by the group that it is for."""
     world, own = distributed_c10d._world, distributed_c10d._hash_ranks_to_str
     before, name = world.group_count, "bitfold_" + blake2b(group.group_name.encode(), digest_size=16).hexdigest()
-    distributed_c10d._hash_ranks_to_str = lambda ranks: name
+    this = threading.get_ident()
+    distributed_c10d._hash_ranks_to_str = lambda ranks: name if threading.get_ident() == this else own(ranks)
     try:
         yield
     finally:
