@@ -171,6 +171,8 @@ def errors(rank: int, size: int) -> None:
         lengths = [2, 1, 3][:size] if odd else [1, 2, 3][:size]
         with _error(over_ranks.Disagreement, "in parts of"):
             dist.reduce_scatter(ones(lengths[rank]), [ones(n) for n in lengths])
+        with _error(ValueError, r"parts for . ranks have \[3\]"):
+            dist.reduce_scatter(ones(3), [ones(3)])
         work = dist.all_reduce(ones(3), Op.MAX if odd else Op.SUM, async_op=True)
         for wait in (work.wait, lambda: work.wait(datetime.timedelta(seconds=9))):
             with _error(over_ranks.Disagreement, "sum by.*max"):
