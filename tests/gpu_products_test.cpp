@@ -12,6 +12,7 @@
 #include "dispatch.hpp"
 #include "gpu/explain.hpp"
 #include "gpu/launcher.hpp"
+#include "gpu/product_tiles.hpp"
 #include "gpu/products.hpp"
 #include "products.hpp"
 
@@ -122,23 +123,25 @@ void check_product(product_case c, std::uint64_t seed = 1) {
     addend = c.addend->at(there_addend->at());
   }
   const view* const added = addend ? &*addend : nullptr;
-  const std::size_t size = cuda::matmul_workspace_bytes(p, x, y, added, c.memory);
-  const array_on_gpu workspace(std::vector<std::byte>(size), dtype::f64);
-  cuda::matmul(p, x, y, added, out.at(), workspace.at(), size);
-  test::wait_for();
   INFO(name(c.a.type) << " to " << name(p.out()) << ", of " << c.a.extents.size() << " axes");
-  test::check_same("out", out.contents(), want);
-  (void)workspace.contents();
-  if (p.method() || !is_float(p.in())) return;
   const detail::product_layout l = detail::layout_of(x, y);
-  if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
+  const std::size_t results = l.results.size() * l.a.vectors * l.b.vectors;
+  // An emulated GPU's tiles take seconds for what is larger.
+  const bool is_long = test::is_emulated() && (results * l.a.n > 1u << 20 || l.a.n > 1u << 14),
+             is_fixed = !p.method() && is_float(p.in());
+  if (!is_long || !is_fixed) {
+    const std::size_t size = cuda::matmul_workspace_bytes(p, x, y, added, c.memory);
+    const array_on_gpu workspace(std::vector<std::byte>(size), dtype::f64);
+    cuda::matmul(p, x, y, added, out.at(), workspace.at(), size);
+    test::wait_for();
+    test::check_same("out", out.contents(), want);
+    (void)workspace.contents();
+  }
+  if (!is_fixed || results == 0) return;
   std::optional<detail::addend_layout> places;
   if (added) places = detail::layout_of(*added, l, x, y);
   for (const auto way : {gpu::product_way::tiles, gpu::product_way::library}) {
-    // An emulated GPU takes seconds for what is larger.
-    if (way == gpu::product_way::tiles && test::is_emulated() &&
-        l.results.size() * l.a.vectors * l.b.vectors * l.a.n > 1u << 20)
-      continue;
+    if (way == gpu::product_way::tiles && is_long) continue;
     const array_on_gpu own_out(std::vector<std::byte>(n), p.out());
     const gpu::plan made = gpu::plan_product({p, l, places ? &*places : nullptr, own_out.at()},
                                              c.memory, gpu::facts_of_current_device(), way);
@@ -461,5 +464,20 @@ TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {
           ++kernels;
         }
       }
+  // Patches of 3 x 3 of images of 8 channels, 10 x 10.
+  detail::axes patches{2, {{8, 10, 0}, {8, 1, 0}}}, taps{3, {{8, 100, 0}, {3, 10, 0}, {3, 1, 0}}},
+      filters{1, {{16, 72, 0}}}, of_filters{1, {{72, 1, 0}}}, images{1, {{4, 0, 800}}};
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16}) {
+    const matrix_product p = make_matrix_product(t);
+    const auto* const data = reinterpret_cast<const std::byte*>(&somewhere);
+    const gpu::contraction_problem of{
+        p, {t, data, filters, of_filters}, {t, data, patches, taps}, images, nullptr, nullptr};
+    for (const gpu::kernel& one : gpu::kernels_of(gpu::plan_contraction(of, 1 << 30, on))) {
+      if (!sample.takes(one)) continue;
+      INFO(signature_of(one));
+      CHECK(gpu::compile(gpu::source_of(one), 9, 0).image.size() > 1000);
+      ++kernels;
+    }
+  }
   std::printf("%d kernels of products\n", kernels);
 }
