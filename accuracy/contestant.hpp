@@ -158,11 +158,11 @@ class rank_contestant {
   const entry_info<reduction> info;
 
   /// The results of type info.out. x holds `count` contributions, one behind the other; rank r has
-  /// those from first_of(r, ranks, count) to the next rank's.
+  /// those from first_held(r, ranks, count) to the next rank's.
   virtual std::vector<std::byte> run(const array_view& x, std::size_t count, std::size_t ranks) = 0;
 };
 
-inline std::size_t first_of(std::size_t rank, std::size_t ranks, std::size_t count) {
+inline std::size_t first_held(std::size_t rank, std::size_t ranks, std::size_t count) {
   return rank * count / ranks;
 }
 

@@ -51,22 +51,43 @@ nb::object product_of(const matrix_product& p, const described& a, const describ
   return std::move(made.object);
 }
 
+/// What products are asked of: two arrays of one type on one device, and perhaps an addend there.
+class operands {
+ public:
+  operands(nb::handle a_given, nb::handle b_given, nb::handle addend_given, const family& by)
+      : a_in_(a_given, "a", &by), b_in_(b_given, "b", &by) {
+    const described &x = a(), &y = b();
+    if (!(x.type == y.type))
+      refuse_type("b: " + std::string(y.type.name()) + ", and a is " + std::string(x.type.name()));
+    check_together(y, x, "b");
+    if (addend_given.is_none()) return;
+    addend_in_.emplace(addend_given, "addend", &by);
+    check_together(matrices(*addend_in_, "addend"), x, "addend");
+  }
+  const described& a() const { return matrices(a_in_, "a"); }
+  const described& b() const { return matrices(b_in_, "b"); }
+  const view* addend() const {
+    return addend_in_ ? &matrices(*addend_in_, "addend").where : nullptr;
+  }
+  nb::object like() const { return nb::borrow(a_in_.object()); }
+
+ private:
+  input a_in_, b_in_;
+  std::optional<input> addend_in_;
+};
+
+std::optional<dtype> output_type(nb::handle given) {
+  return given.is_none() ? std::nullopt : std::optional(parse_number("dtype", given));
+}
+
 // Patches and filters, and their like, on a GPU: a result of the batch's axes, a's vectors' and
 // b's; or None where they cannot be contracted there.
 nb::object contract(nb::handle a_given, nb::handle b_given, int batch, int a_vectors, int b_vectors,
                     nb::handle addend_given, nb::handle dtype, const family& by) {
-  const input a_in(a_given, "a", &by), b_in(b_given, "b", &by);
-  const described &a = matrices(a_in, "a"), &b = matrices(b_in, "b");
-  check_together(b, a, "b");
-  std::optional<input> addend_in;
-  if (!addend_given.is_none()) {
-    addend_in.emplace(addend_given, "addend", &by);
-    check_together(matrices(*addend_in, "addend"), a, "addend");
-  }
-  const view* const addend = addend_in ? &matrices(*addend_in, "addend").where : nullptr;
-  const matrix_product p = make_matrix_product(
-      a.type.stored, std::nullopt,
-      dtype.is_none() ? std::nullopt : std::optional(parse_number("dtype", dtype)));
+  const operands given(a_given, b_given, addend_given, by);
+  const described &a = given.a(), &b = given.b();
+  const view* const addend = given.addend();
+  const matrix_product p = make_matrix_product(a.type.stored, std::nullopt, output_type(dtype));
   const cuda::contracted_axes axes{batch, a_vectors, b_vectors};
   if (!a.on_gpu()) refuse("a: in the CPU's memory, where contract takes a GPU's");
   const std::vector<std::int64_t> extents = cuda::contracted_extents(a.where, b.where, axes);
@@ -74,7 +95,7 @@ nb::object contract(nb::handle a_given, nb::handle b_given, int batch, int a_vec
     const cuda::current_device here(a.device);
     if (!cuda::can_contract(p, a.where, b.where, axes)) return nb::none();
   }
-  const model beside{a.type, nb::borrow(a_in.object())};
+  const model beside{a.type, given.like()};
   memory made = by.make(beside, {p.out()}, extents);
   by.run(
       a, beside, [&] { return cuda::contract_workspace_bytes(p, a.where, b.where, axes, addend); },
@@ -96,23 +117,13 @@ bool broadcasts(const view& x, std::span<const std::int64_t> to) {
 
 nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle addend_given,
                     nb::handle method, nb::handle dtype, nb::handle bits, const family& by) {
-  const input a_in(a_given, "a", &by), b_in(b_given, "b", &by);
-  const described &a = matrices(a_in, "a"), &b = matrices(b_in, "b");
-  if (!(a.type == b.type))
-    refuse_type("b: " + std::string(b.type.name()) + ", and a is " + std::string(a.type.name()));
-  check_together(b, a, "b");
-  std::optional<input> addend_in;
-  if (!addend_given.is_none()) {
-    addend_in.emplace(addend_given, "addend", &by);
-    check_together(matrices(*addend_in, "addend"), a, "addend");
-  }
-  const view* const addend = addend_in ? &matrices(*addend_in, "addend").where : nullptr;
+  const operands given(a_given, b_given, addend_given, by);
+  const described &a = given.a(), &b = given.b();
   const matrix_product p = make_matrix_product(
-      a.type.stored, product_method(method),
-      dtype.is_none() ? std::nullopt : std::optional(parse_number("dtype", dtype)),
+      a.type.stored, product_method(method), output_type(dtype),
       bits.is_none() ? std::nullopt : std::optional(static_cast<int>(integer("bits", bits))));
   const std::vector<std::int64_t> extents = matmul_extents(a.where, b.where);
-  return by.shown(product_of(p, a, b, addend, extents, nb::borrow(a_in.object()), by), {p.out()},
+  return by.shown(product_of(p, a, b, given.addend(), extents, given.like(), by), {p.out()},
                   extents.empty());
 }
 

@@ -42,12 +42,6 @@ batch_axis axis_of(const view& x, int k, int rank) {
   return {x.extent[own], x.extent[own] == 1 ? 0 : x.stride[own]};
 }
 
-std::int64_t common_extent(std::int64_t a, std::int64_t b) {
-  if (a != b && a != 1 && b != 1)
-    refuse("b: extents " + std::to_string(a) + " and " + std::to_string(b) + " do not broadcast");
-  return a == 1 ? b : a;
-}
-
 void check_size(const std::vector<std::int64_t>& extents, std::int64_t k) {
   constexpr std::uint64_t most = std::uint64_t{1} << 60;
   std::uint64_t n = static_cast<std::uint64_t>(std::max<std::int64_t>(k, 1));
@@ -88,6 +82,12 @@ std::vector<std::int64_t> matmul_extents(const view& a, const view& b) {
 }
 
 namespace detail {
+
+std::int64_t common_extent(std::int64_t a, std::int64_t b) {
+  if (a != b && a != 1 && b != 1)
+    refuse("b: extents " + std::to_string(a) + " and " + std::to_string(b) + " do not broadcast");
+  return a == 1 ? b : a;
+}
 
 void expect_type(const matrix_product& p, const view& x, const char* which) {
   if (x.type != p.in())

@@ -10,6 +10,9 @@
 
 namespace bitfold::detail {
 
+/// Of an axis of a result, from those of a and b. Errors (errc::usage): they do not broadcast.
+std::int64_t common_extent(std::int64_t a, std::int64_t b);
+
 /// Errors (errc::usage): x, the operand of that name, is not of p's type.
 void expect_type(const matrix_product& p, const view& x, const char* which);
 /// Errors (errc::usage): p takes no addend, or not one of this type.

@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "data.hpp"
 #include "rank_layout.hpp"
+#include "rank_reductions.hpp"
 #include "refusals.hpp"
 #include "thread_ranks.hpp"
 
@@ -30,11 +31,7 @@ struct little_room {
 };
 
 std::vector<reduction> reductions_of(dtype in, int inputs) {
-  std::vector<reduction> all;
-  for (const op_info& op : all_op_infos)
-    if (op.inputs == inputs && op.id != op_id::count_distinct)
-      for (const auto method : methods_of(op.id))
-        if (method != method_id::sequential) all.push_back(make_reduction(op.id, method, in));
+  std::vector<reduction> all = test::reductions_with_states(in, inputs);
   // Accumulators and results of other types than the default.
   if (inputs == 1 && (in == dtype::f32 || in == dtype::bf16)) {
     all.push_back(make_reduction(op_id::sum, method_id::tree, in, dtype::f64, dtype::f64));

@@ -10,21 +10,13 @@
 
 #include "catch.hpp"
 #include "data.hpp"
+#include "rank_reductions.hpp"
 
 using namespace bitfold;
 
 namespace {
 
 using bytes = std::vector<std::byte>;
-
-std::vector<reduction> reductions_of(dtype in, int inputs) {
-  std::vector<reduction> all;
-  for (const op_info& op : all_op_infos)
-    if (op.inputs == inputs && op.id != op_id::count_distinct)
-      for (const auto method : methods_of(op.id))
-        if (method != method_id::sequential) all.push_back(make_reduction(op.id, method, in));
-  return all;
-}
 
 std::string title(const reduction& r) {
   return std::string(name(r.op())) + " " + std::string(name(r.method())) + " " +
@@ -77,7 +69,7 @@ TEST_CASE("contributions: up to 32 of them are a column") {
   constexpr std::size_t n = 41;
   for (const dtype type : all_dtypes)
     for (const std::size_t m : {1, 2, 3, 13, 32})
-      for (const reduction& r : reductions_of(type, 1)) {
+      for (const reduction& r : test::reductions_with_states(type, 1)) {
         const auto all = contributions_of(type, m, n);
         bytes out(n * size_of(r.out()));
         cpu::reduce_contributions(r, elements(all, 0, m), n, out.data());
@@ -109,7 +101,7 @@ TEST_CASE("contributions: nodes join to the tree of all, whoever folded them") {
   constexpr std::size_t n = 5000;
   for (const dtype type : {dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
     for (const std::size_t m : {5, 12, 37, 64})
-      for (const reduction& r : reductions_of(type, 1)) {
+      for (const reduction& r : test::reductions_with_states(type, 1)) {
         const auto all = contributions_of(type, m, n);
         bytes wanted(n * size_of(r.out())), found(wanted.size());
         cpu::reduce_contributions(r, elements(all, 0, m), n, wanted.data());
@@ -139,7 +131,7 @@ TEST_CASE("contributions: results may lie where elements do") {
   constexpr std::size_t n = 2000;
   for (const dtype type : {dtype::bf16, dtype::f32})
     for (const test::kind kind : test::all_kinds)
-      for (const reduction& r : reductions_of(type, 1)) {
+      for (const reduction& r : test::reductions_with_states(type, 1)) {
         if (r.out() != type) continue;
         std::vector<bytes> all;
         for (std::size_t k = 0; k < 3; ++k) all.push_back(test::make_data(type, kind, n, k));
@@ -202,7 +194,7 @@ TEST_CASE("shares: the results are those of the whole array, however it is cut")
   for (const dtype type : {dtype::f16, dtype::f32, dtype::f64, dtype::u8, dtype::i64})
     for (const std::size_t n : {1, 100, 256, 300, 4096, 9001, 600007})
       for (const int inputs : {1, 2}) {
-        const auto all = reductions_of(type, inputs);
+        const auto all = test::reductions_with_states(type, inputs);
         const std::size_t size = size_of(type);
         const auto kind = n % 2 ? test::kind::near_one : test::kind::special;
         const bytes x = test::make_data(type, kind, n, 1), y = test::make_data(type, kind, n, 2);

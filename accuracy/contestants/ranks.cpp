@@ -23,20 +23,21 @@ class bitfold_ranks final : public rank_contestant {
     std::vector<std::vector<std::byte>> sent;
     std::vector<contribution_node> nodes;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const std::size_t end = first_of(rank + 1, ranks, count);
-      for (std::size_t at = first_of(rank, ranks, count), size; at < end; at += size) {
-        for (size = 1; at % (2 * size) == 0 && at + 2 * size <= end;) size *= 2;
+      for (contribution_node node :
+           covering(first_held(rank, ranks, count), first_held(rank + 1, ranks, count), count)) {
         std::vector<contribution_node> own;
-        for (std::size_t k = at; k < at + size; ++k)
+        for (std::uint64_t k = node.first; k < node.first + node.count; ++k)
           own.push_back(
               {k, 1, static_cast<const std::byte*>(x.data) + k * n * size_of(x.type), true});
-        if (size == 1) {
+        if (node.count == 1) {
           nodes.push_back(own[0]);
           continue;
         }
         sent.emplace_back(n * state);
         cpu::fold_contributions(r, own, n, sent.back().data());
-        nodes.push_back({at, size, sent.back().data(), false});
+        node.data = sent.back().data();
+        node.is_elements = false;
+        nodes.push_back(node);
       }
     }
     std::vector<std::byte> out(n * size_of(r.out()));
@@ -127,9 +128,9 @@ class model final : public rank_contestant {
     const std::size_t n = x.n / count;
     std::vector<numbers<T>> of_ranks;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const std::size_t first = first_of(rank, ranks, count);
+      const std::size_t first = first_held(rank, ranks, count);
       numbers<T>& sum = of_ranks.emplace_back(contribution(x, first, n));
-      for (std::size_t k = first + 1; k < first_of(rank + 1, ranks, count); ++k)
+      for (std::size_t k = first + 1; k < first_held(rank + 1, ranks, count); ++k)
         add_to(sum, contribution(x, k, n));
     }
     const numbers<T> result = f_(std::move(of_ranks));

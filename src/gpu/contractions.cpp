@@ -46,9 +46,7 @@ void check_axes(const view& x, const view& y, contracted_axes of) {
 // The batch's axis k, and where both operands have their matrices along it.
 axes::axis batch_axis(const view& x, const view& y, std::size_t k) {
   const std::int64_t m = x.extent[k], n = y.extent[k];
-  if (m != n && m != 1 && n != 1)
-    refuse("b: extents " + std::to_string(m) + " and " + std::to_string(n) + " do not broadcast");
-  return {static_cast<std::uint64_t>(m == 1 ? n : m), m == 1 ? 0 : x.stride[k],
+  return {static_cast<std::uint64_t>(detail::common_extent(m, n)), m == 1 ? 0 : x.stride[k],
           n == 1 ? 0 : y.stride[k]};
 }
 

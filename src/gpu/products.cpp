@@ -318,12 +318,13 @@ class product_planner {
 
 plan plan_product(const product_problem& of, std::size_t memory, const device_facts& on,
                   product_way way) {
+  product_planner by_library(of, memory, on);
+  if (way == product_way::library) return by_library.made();
   const contraction_problem tiles = as_contraction(of);
-  if (way != product_way::library && can_contract(tiles, on) &&
-      (way == product_way::tiles ||
-       time_of_contraction(tiles, on) < product_planner(of, memory, on).time()))
+  if (can_contract(tiles, on) &&
+      (way == product_way::tiles || time_of_contraction(tiles, on) < by_library.time()))
     return plan_contraction(tiles, memory, on);
-  return product_planner(of, memory, on).made();
+  return by_library.made();
 }
 
 }  // namespace bitfold::gpu
