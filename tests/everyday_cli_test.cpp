@@ -1,6 +1,9 @@
 // What the command line is every day: check --json, record --tensor, --quiet, colours, progress.
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -33,12 +36,16 @@ const std::string one = bytes::of<float>({1}), two = bytes::of<float>({2});
 // An environment variable as long as this lives.
 class variable {
  public:
-  variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~variable() { ::unsetenv(name_); }
+  variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
   variable(const variable&) = delete;
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
 
 }  // namespace
@@ -248,4 +255,25 @@ TEST_CASE("a progress bar on a terminal, where it takes longer, and none with --
     CHECK(contains(shown, path));
   }
   CHECK(seen({"reduce", "sum", "--quiet", "--dtype", "u8", path}).empty());
+}
+
+TEST_CASE("NVRTC of PyPI's packages is found, in the environment of the python3 that PATH finds") {
+  const bytes::directory dir;
+  const std::filesystem::path environment(dir.path("environment"));
+  const auto lib = environment / "lib/python3.12/site-packages/nvidia/cu13/lib";
+  std::filesystem::create_directories(lib);
+  std::filesystem::create_directories(environment / "bin");
+  std::ofstream(environment / "bin/python3");
+  std::filesystem::create_symlink(BITFOLD_STAND_IN_NVRTC, lib / "libnvrtc.so.13");
+  const variable files("BITFOLD_CACHE", dir.path("kernels"));
+  const auto said = [] { return lines_of(bitfold_cli({"info"}).out).at(3); };
+  const std::string path = std::getenv("PATH");
+  const variable found("PATH", (environment / "bin").string() + ":" + path);
+  CHECK(said() == "gpu compiler NVRTC 13.77");
+  {
+    const variable behind("PATH", path + ":" + (environment / "bin").string());
+    CHECK(said() != "gpu compiler NVRTC 13.77");  // another python3 comes first
+  }
+  const variable named("BITFOLD_NVRTC", "/there/is/none");
+  CHECK(said() == "gpu compiler none (NVRTC is not installed)");
 }

@@ -282,8 +282,9 @@ TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bo
   REQUIRE(arrays.size() == tensors.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const auto a = arrays[i];
+    const auto name = a["name"].get<std::string>();
     const auto& t =
-        *std::find_if(tensors.begin(), tensors.end(), [&](auto& x) { return x.name == a["name"]; });
+        *std::find_if(tensors.begin(), tensors.end(), [&](auto& x) { return x.name == name; });
     io::digest digest;
     digest.add(t.bytes.data(), t.bytes.size());
     CHECK(a["digest"] == digest.hex());  // of the bytes as they are

@@ -11,6 +11,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
+#include "cli/libraries.hpp"
 #include "io/field.hpp"
 #include "io/mapping.hpp"
 
@@ -70,6 +71,7 @@ int main(int argc, char** argv) {
   io::clean_up_on_signals();
   io::survive_shorter_files();
   try {
+    look_for_gpu_libraries();
     return run(argc, argv);
   } catch (const error& e) {
     complain(e.what());

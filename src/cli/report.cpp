@@ -164,12 +164,19 @@ int compare_two(const report_arguments& args) {
 
 int measure(const report_arguments& args) {
   refuse_twice(groups_of(args.files, 1));
-  const bool have_gpu = !cuda::devices().empty();
+  const bool have_gpu = !cuda::devices().empty(), have_compiler = !cuda::compiler().empty();
+  const std::string no_compiler =
+      "no kernel can be compiled without NVRTC: install a CUDA toolkit 12 or 13, or PyPI's "
+      "nvidia-cuda-nvrtc, which PyTorch brings";
   if (args.device == "cuda" && !have_gpu)
     throw error(errc::no_device, "--device cuda: no usable GPU");
-  const bool cpu = args.device != "cuda", gpu = args.device != "cpu" && have_gpu;
+  if (args.device == "cuda" && !have_compiler)
+    throw error(errc::no_device, "--device cuda: " + no_compiler);
+  const bool cpu = args.device != "cuda", gpu = args.device != "cpu" && have_gpu && have_compiler;
   const accuracy::suite_options options{args.full, args.seed, args.files};
   accuracy::contestants who = accuracy::all_contestants(cpu, gpu);
+  if (args.device == "all" && have_gpu && !have_compiler)
+    who.missing.push_back({"the GPU", no_compiler});
   auto units = accuracy::plan(who, options);
   if (args.heaviest)
     std::erase_if(units, [&](const accuracy::unit& u) { return u.weight > *args.heaviest; });
