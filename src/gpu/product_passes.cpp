@@ -1,5 +1,6 @@
 #include "product_passes.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 
@@ -94,6 +95,45 @@ void add_measure(plan& to, const operand_vectors& v) {
   set_vectors(p.with, 0, v);
   p.with.add(v.count);
   p.bytes_read = v.count * v.of.n * size_of(v.type);
+}
+
+namespace {
+
+index team_of(const operand_vectors& v) {
+  return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? 32 : cuda::threads_on_products;
+}
+index packs_of_thread(const operand_vectors& v) {
+  return std::bit_ceil(std::max<index>(shares(v.of.n, team_of(v) * static_cast<index>(v.pack)), 1));
+}
+
+}  // namespace
+
+bool is_read_once(const operand_vectors& v) {
+  return !v.across && v.pack > 1 && packs_of_thread(v) <= cuda::most_packs_of_thread;
+}
+
+void add_digits(plan& to, const operand_vectors& v, const digit_way& way, cuda::product_digits d,
+                place digits, int bits, bool read_once) {
+  constexpr std::size_t of_vector =
+      sizeof(double) * 2 + sizeof(void*);  // its factors, and where it begins
+  const std::string definitions = element_of(v.type) + "using way = " + way.type() + ";\n",
+                    types = "kernel::way, kernel::element";
+  const index team = team_of(v);
+  pass& p =
+      read_once
+          ? add_product_pass(to, products_header, "make_digits_of_rows", definitions,
+                             arguments_of(types, v.pack, team, packs_of_thread(v)),
+                             shares(d.count, cuda::threads_on_products / team), 1,
+                             cuda::threads_on_products / 32 * 16)  // a magnitude of each warp
+          : add_product_pass(
+                to, products_header, "make_digits", definitions,
+                arguments_of(types, v.across, v.pack), shares(d.count, cuda::vectors_of_tile),
+                shares(d.pitch, cuda::elements_of_tile),
+                cuda::vectors_of_tile * (cuda::pitch_of_tile * way.integer_bytes() + of_vector));
+  p.with.add(v.of);
+  set_vectors(p.with, 0, v);
+  p.with.add(d).set(offsetof(cuda::product_digits, to), digits).add(bits);
+  p.bytes_read = d.count * d.n * size_of(v.type);
 }
 
 }  // namespace bitfold::gpu

@@ -53,6 +53,8 @@ std::string arguments_of(std::string_view first, const Values&... others) {
   const auto text = [](const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>)
       return std::string(value ? "true" : "false");
+    else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>)
+      return value;
     else
       return std::to_string(value);
   };
@@ -62,6 +64,21 @@ std::string arguments_of(std::string_view first, const Values&... others) {
 pass& add_product_pass(plan& to, std::string_view header, std::string_view name,
                        const std::string& definitions, const std::string& with, order::index blocks,
                        order::index rows_of_blocks, std::size_t shared = 0);
+/// How integers become digits of 8 bits.
+struct digit_way {
+  int digits, sums;
+  bool wide, bytes;  ///< more than 32 bits; digits to the base 256, of which all pairs are summed
+  std::string type() const {
+    return bytes ? "cuda::bytes<" + std::to_string(digits) + ">"
+                 : "cuda::residues<" + std::to_string(digits) + ", " + (wide ? "true>" : "false>");
+  }
+  std::size_t integer_bytes() const { return wide ? 8 : 4; }
+};
+/// Whether a team's registers hold a vector: then it is measured where its digits are made.
+bool is_read_once(const operand_vectors& v);
+/// Adds the pass that makes digits, and notes scales.
+void add_digits(plan& to, const operand_vectors& v, const digit_way& way, cuda::product_digits d,
+                place digits, int bits, bool read_once);
 /// Adds the pass that notes the largest magnitude of each vector, whose notes are zeros.
 void add_measure(plan& to, const operand_vectors& v);
 void set_vectors(arguments& to, std::size_t at, const operand_vectors& v);

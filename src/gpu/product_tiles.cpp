@@ -59,9 +59,17 @@ std::pair<std::int64_t, std::int64_t> reach_of(const axes& along) {
 struct operand {
   operand_vectors v;
   axes places, elements;
-  bool listed;  ///< elements, by their offsets
-  bool packed() const { return !listed && !v.across && v.pack > 1; }
-  place offsets{};
+  bool listed;           ///< elements, by their offsets
+  bool is_made = false;  ///< digits, ahead of the tiles
+  place offsets{}, digits{};
+
+  std::string reading() const {
+    return std::string("bitfold::cuda::tile_reading::") + (is_made       ? "digits"
+                                                  : v.across    ? "across"
+                                                  : listed      ? "along"
+                                                  : v.pack == 1 ? "along"
+                                                                : "packed");
+  }
 
   operand(const contracted& from, const axes& results, stride_of stride, bool one)
       : places(joined(from.vectors)), elements(joined(from.elements)) {
@@ -77,6 +85,12 @@ struct operand {
     if (listed) v.across = sectors_of(places, from.type) <= sectors_of(elements, from.type);
   }
   index offset_bytes() const { return listed ? rounded_up(4 * up_to(v.of.n, 4)) : 0; }
+  // A step has no elements behind the last one but zeros.
+  index digit_pitch() const { return up_to(v.of.n, cuda::longest_step); }
+  index bytes_of_digits(int digits) const {
+    return rounded_up(static_cast<index>(digits) * v.count * digit_pitch());
+  }
+  index scale_bytes() const { return rounded_up(4 * v.count); }
 
   tile_vectors vectors() const {
     tile_vectors to{};
@@ -86,6 +100,8 @@ struct operand {
     to.matrices = v.of.matrices;
     to.places = places;
     to.element_stride = v.of.element_stride;
+    to.digit_pitch = digit_pitch();
+    to.digit_bytes = v.count * digit_pitch();
     return to;
   }
 };
@@ -118,8 +134,13 @@ class tile_planner {
     row_tiles_ = shares(rows_, static_cast<index>(shape_.rows()));
     column_tiles_ = shares(columns_, static_cast<index>(shape_.columns()));
     tiles_ = row_tiles_ * column_tiles_ * matrices_;
+    // Digits that several tiles need are made once, where there is room for them.
+    const index n = a_.v.of.n;
+    a_.is_made = !a_.listed && n > 0 && column_tiles_ >= tiles_of_made;
+    b_.is_made = !b_.listed && n > 0 && row_tiles_ >= tiles_of_made;
+    if (memory < least_bytes()) a_.is_made = b_.is_made = false;
     // Parts of rows, where there are fewer tiles than processors.
-    const index n = a_.v.of.n, most = cuda::most_elements_of_part(digits_),
+    const index most = cuda::most_elements_of_part(digits_),
                 wanted = static_cast<index>(on.processors * 2 * shape_.blocks),
                 room = memory >= least_bytes() + sum_bytes() ? n / least_part : 1,
                 parts = std::max<index>(std::min(wanted / tiles_, room), 1);
@@ -132,6 +153,8 @@ class tile_planner {
     for (const operand* x : {&a_, &b_})
       if (x->listed)
         list(*x);
+      else if (x->is_made)
+        make_digits(*x);
       else
         add_measure(plan_, x->v);
     multiply();
@@ -144,19 +167,28 @@ class tile_planner {
     const double processors = on.processors, n = static_cast<double>(a_.v.of.n),
                  blocks = static_cast<double>(tiles_ * parts_), part = static_cast<double>(part_),
                  of_tiles = std::ceil(blocks / processors) * part,
+                 vectors = shape_.rows() * (a_.is_made ? read_only : 1) +
+                           shape_.columns() * (b_.is_made ? read_only : 1),
                  products = of_tiles * shape_.rows() * shape_.columns() * digits_ * digits_,
-                 elements = static_cast<double>(a_.v.count + b_.v.count) * n,
+                 bytes = (bytes_of(a_) + bytes_of(b_)) * n,
                  turns = std::ceil(blocks / (processors * shape_.blocks));
     return by.of_call_tiles +
-           std::max({products / by.tiles[digits_ - 1], of_tiles * shape_.vectors() / by.elements,
+           std::max({products / by.tiles[digits_ - 1], of_tiles * vectors / by.elements,
                      turns * part / shape_.step * by.of_step}) +
-           (elements * static_cast<double>(size_of(a_.v.type)) / by.bytes +
-            static_cast<double>(results()) / by.results) /
-               processors;
+           (bytes / by.bytes + static_cast<double>(results()) / by.results) / processors;
   }
 
  private:
   static constexpr index least_part = 512;  // elements
+  static constexpr index tiles_of_made = 4;
+  // What reading a digit takes of what making it does, about.
+  static constexpr double read_only = 0.25;
+
+  // Through memory, of an element: it is measured, or digits are written and read.
+  double bytes_of(const operand& x) const {
+    return static_cast<double>(x.v.count) *
+           (static_cast<double>(size_of(x.v.type)) + (x.is_made ? 2.0 * digits_ : 0.0));
+  }
 
   void place_all() {
     // What begins as zeros lies together.
@@ -166,11 +198,22 @@ class tile_planner {
     sums_ = in_workspace(measures);
     a_.offsets = in_workspace(measures + sums);
     b_.offsets = a_.offsets.behind(a_.offset_bytes());
+    place next = b_.offsets.behind(b_.offset_bytes());
+    for (operand* x : {&a_, &b_})
+      if (x->is_made) {
+        x->v.scales = next;
+        x->digits = next.behind(x->scale_bytes());
+        next = x->digits.behind(x->bytes_of_digits(digits_));
+      }
     plan_.workspace = least_bytes() + sums;
     plan_.steps.emplace_back(fill{in_workspace(0), measures + sums});
   }
   std::size_t least_bytes() const {
-    return measured_bytes(a_.v.count + b_.v.count) + a_.offset_bytes() + b_.offset_bytes();
+    std::size_t bytes =
+        measured_bytes(a_.v.count + b_.v.count) + a_.offset_bytes() + b_.offset_bytes();
+    for (const operand* x : {&a_, &b_})
+      if (x->is_made) bytes += x->scale_bytes() + x->bytes_of_digits(digits_);
+    return bytes;
   }
   std::size_t sum_bytes() const { return rounded_up(8 * results() * sum_words()); }
   index results() const { return rows_ * columns_ * matrices_; }
@@ -192,9 +235,21 @@ class tile_planner {
     p.bytes_read = x.v.count * n * size_of(x.v.type);
   }
 
+  void make_digits(const operand& x) {
+    const bool read_once = is_read_once(x.v);
+    if (!read_once) add_measure(plan_, x.v);
+    add_digits(plan_, x.v, {digits_, 0, false, true},
+               {nullptr, 0, x.v.count, 0, x.v.of.n, x.digit_pitch(), x.v.count,
+                x.v.count * x.digit_pitch(), 0},
+               x.digits, of_.product.bits(), read_once);
+  }
+
   static void set(arguments& to, std::size_t at, const operand& x) {
     to.set(at + offsetof(tile_vectors, largest), x.v.largest)
         .set(at + offsetof(tile_vectors, specials), x.v.specials);
+    if (x.is_made)
+      to.set(at + offsetof(tile_vectors, digits), x.digits)
+          .set(at + offsetof(tile_vectors, scales), x.v.scales);
     if (x.listed) to.set(at + offsetof(tile_vectors, offsets), x.offsets);
   }
   pass& add(std::string_view name, const std::string& definitions, const std::string& with,
@@ -230,9 +285,9 @@ class tile_planner {
   void multiply() {
     pass& p =
         add("multiply_tiles", definitions(),
-            arguments_of(types, of_.addend != nullptr, parts_ > 1, a_.v.across, b_.v.across,
-                         a_.packed(), b_.packed(), shape_.row_fragments, shape_.column_fragments,
-                         shape_.warps_down, shape_.step, shape_.blocks),
+            arguments_of(types, of_.addend != nullptr, parts_ > 1, a_.reading(), b_.reading(),
+                         shape_.row_fragments, shape_.column_fragments, shape_.warps_down,
+                         shape_.step, shape_.blocks),
             tiles_, parts_, static_cast<std::size_t>(cuda::shared_bytes_of_tile(shape_, digits_)));
     add_problem(p);
     p.bytes_read = (a_.v.count + b_.v.count) * a_.v.of.n * size_of(a_.v.type);

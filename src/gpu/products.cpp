@@ -18,7 +18,6 @@
 namespace bitfold::gpu {
 namespace {
 
-using cuda::product_digits;
 using cuda::product_results;
 using order::index;
 
@@ -26,17 +25,6 @@ using order::index;
 constexpr index pitch_of(index n) { return std::max<index>(up_to(n, 16), 16); }
 
 // ---- Digits -------------------------------------------------------------------------------------
-
-/// How integers become digits of 8 bits.
-struct digit_way {
-  int digits, sums;
-  bool wide, bytes;  ///< more than 32 bits; digits to the base 256, of which all pairs are summed
-  std::string type() const {
-    return bytes ? "cuda::bytes<" + std::to_string(digits) + ">"
-                 : "cuda::residues<" + std::to_string(digits) + ", " + (wide ? "true>" : "false>");
-  }
-  std::size_t integer_bytes() const { return wide ? 8 : 4; }
-};
 
 digit_way way_of(int bits, index n) {
   if (bits <= 16 && n <= cuda::max_products_of_digits) {
@@ -183,38 +171,12 @@ class product_planner {
 
   std::string way() const { return "using way = " + way_.type() + ";\n"; }
 
-  // Whether a team's registers hold a vector; how many of its packs a thread has.
   bool is_read_once(const operand_vectors& v) const {
-    return !v.across && v.pack > 1 && part_.n >= v.of.n &&
-           packs_of_thread(v) <= cuda::most_packs_of_thread;
-  }
-  static index team_of(const operand_vectors& v) {
-    return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? 32 : cuda::threads_on_products;
-  }
-  static index packs_of_thread(const operand_vectors& v) {
-    return std::bit_ceil(
-        std::max<index>(shares(v.of.n, team_of(v) * static_cast<index>(v.pack)), 1));
+    return part_.n >= v.of.n && gpu::is_read_once(v);
   }
 
   void measure(const operand_vectors& v) {
     if (!is_read_once(v)) add_measure(plan_, v);
-  }
-
-  pass& add_digits(const operand_vectors& v, index count, index pitch) {
-    constexpr std::size_t of_vector =
-        sizeof(double) * 2 + sizeof(void*);  // its factors, and where it begins
-    return add_pass(
-        "make_digits", element_of(v.type) + way(),
-        arguments_of("kernel::way, kernel::element", v.across, v.pack),
-        shares(count, cuda::vectors_of_tile), shares(pitch, cuda::elements_of_tile),
-        cuda::vectors_of_tile * (cuda::pitch_of_tile * way_.integer_bytes() + of_vector));
-  }
-  pass& add_digits_of_rows(const operand_vectors& v, index count) {
-    const index team = team_of(v);
-    return add_pass("make_digits_of_rows", element_of(v.type) + way(),
-                    arguments_of("kernel::way, kernel::element", v.pack, team, packs_of_thread(v)),
-                    shares(count, cuda::threads_on_products / team), 1,
-                    cuda::threads_on_products / 32 * 16);  // a magnitude of each warp
   }
 
   struct digits_made {
@@ -227,15 +189,10 @@ class product_planner {
     if (last == which) return;
     last = which;
     const index pitch = pitch_of(which.n), digit = pitch_of(vectors) * pitch;
-    const product_digits d{nullptr,     which.first, which.count,
-                           which.begin, which.n,     pitch,
-                           vectors,     digit,       digit * static_cast<index>(way_.digits)};
-    pass& p =
-        is_read_once(v) ? add_digits_of_rows(v, which.count) : add_digits(v, which.count, pitch);
-    p.with.add(v.of);
-    set_vectors(p.with, 0, v);
-    p.with.add(d).set(offsetof(product_digits, to), to).add(of_.product.bits());
-    p.bytes_read = which.count * which.n * size_of(v.type);
+    add_digits(plan_, v, way_,
+               {nullptr, which.first, which.count, which.begin, which.n, pitch, vectors, digit,
+                digit * static_cast<index>(way_.digits)},
+               to, of_.product.bits(), is_read_once(v));
   }
 
   void add_part(index matrix, index row, index column, const part_sizes& part) {

@@ -141,9 +141,9 @@ struct bytes {
   static constexpr bool squared = true;
   template <int K>
   __device__ static std::int32_t digit(integer a) {
-    if constexpr (K > 0) a = (a + 128) >> 8;
-    if constexpr (K + 1 < N) a = static_cast<std::int8_t>(a);
-    return a;
+#pragma unroll
+    for (int below = 0; below < K; ++below) a = (a + 128) >> 8;
+    return K + 1 < N ? static_cast<std::int8_t>(a) : a;
   }
   __device__ static void join(const std::int32_t (&c)[sums], std::uint32_t (&to)[words]) {
     std::int64_t all = c[0];

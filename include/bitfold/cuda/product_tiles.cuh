@@ -63,6 +63,7 @@ struct tile_scale {
 
   template <class T>
   __device__ static tile_scale of(const tile_vectors& v, index vector, int bits) {
+    if (v.digits) return {v.scales[vector], product::scale_factors<float>(0)};
     using word = typename arith::detail::format_of<T>::bits;
     const auto largest = arith::bit_cast<T>(static_cast<word>(v.largest[vector]));
     const int s = product::scale_of(arith::widen<double>(largest), bits);
@@ -134,10 +135,9 @@ struct tile_digits {
 };
 
 // The elements of a step, a quad of them for each thread and turn: on their way from memory.
-// Across: neighbouring threads take neighbouring vectors, rather than neighbouring quads. Packed: a
-// quad lies in a row, at a multiple of its size.
-template <class T, int Vectors, int Step, bool Across, bool Packed>
+template <class Way, class T, int Vectors, int Step, tile_reading Reading>
 struct step_of_elements {
+  static constexpr bool across = Reading == tile_reading::across;
   static constexpr int quads = Step / elements_of_quad, all = Vectors * quads,
                        turns = (all + threads_on_products - 1) / threads_on_products;
   T x[turns][elements_of_quad];
@@ -150,21 +150,24 @@ struct step_of_elements {
     int vector, quad;
     __device__ explicit place(int turn) {
       const int k = turn * threads_on_products + static_cast<int>(threadIdx.x);
-      vector = Across ? k % Vectors : k / quads;
-      quad = Across ? k / Vectors : k % quads;
+      vector = across ? k % Vectors : k / quads;
+      quad = across ? k / Vectors : k % quads;
     }
   };
 
+  __device__ static const void* start(const tile_vectors& of, index vector) {
+    return begin_of<T>(of, vector);
+  }
   // `left`: elements from `begin` on, at most those of a step.
-  __device__ void load(const tile_vectors& of, const T* const* starts, index begin, int left) {
+  __device__ void load(const tile_vectors& of, const void* const* starts, index begin, int left) {
 #pragma unroll
     for (int turn = 0; turn < turns; ++turn) {
       if (!is_there(turn)) break;
       const place at(turn);
-      const T* const from = starts[at.vector];
+      const auto from = static_cast<const T*>(starts[at.vector]);
       const int first = at.quad * elements_of_quad, count = left - first;
       const index i = begin + static_cast<index>(first);
-      if constexpr (Packed) {
+      if constexpr (Reading == tile_reading::packed) {
         const auto some = count > 0 ? packet<T, elements_of_quad>::load(from + i)
                                     : packet<T, elements_of_quad>::of(T{});
 #pragma unroll
@@ -192,7 +195,6 @@ struct step_of_elements {
   }
 
   // `to`: the digits of one weight, those of the next are `apart` bytes behind.
-  template <class Way>
   __device__ void store(const tile_scale* scales, std::byte* to, int pitch, int apart) const {
 #pragma unroll
     for (int turn = 0; turn < turns; ++turn) {
@@ -212,14 +214,61 @@ struct step_of_elements {
   }
 };
 
+// Digits that are made, of whole steps: 16 of one weight for each thread and turn.
+template <class Way, class T, int Vectors, int Step>
+struct step_of_elements<Way, T, Vectors, Step, tile_reading::digits> {
+  using pack = packet<std::uint32_t, 4>;
+  static constexpr int packs = Step / 16, of_digit = Vectors * packs, all = of_digit * Way::digits,
+                       turns = (all + threads_on_products - 1) / threads_on_products;
+  pack x[turns];
+
+  struct place {
+    int digit, vector, at;
+    bool is_there;
+    __device__ explicit place(int turn) {
+      const int k = turn * threads_on_products + static_cast<int>(threadIdx.x);
+      digit = k / of_digit;
+      vector = k % of_digit / packs;
+      at = k % packs * 16;
+      is_there = all % threads_on_products == 0 || k < all;
+    }
+  };
+
+  __device__ static const void* start(const tile_vectors& of, index vector) {
+    return of.digits + vector * of.digit_pitch;
+  }
+  __device__ void load(const tile_vectors& of, const void* const* starts, index begin, int) {
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) {
+      const place p(turn);
+      if (!p.is_there) break;
+      x[turn] = pack::load(reinterpret_cast<const std::uint32_t*>(
+          static_cast<const std::byte*>(starts[p.vector]) +
+          static_cast<index>(p.digit) * of.digit_bytes + begin + p.at));
+    }
+  }
+  __device__ void store(const tile_scale*, std::byte* to, int pitch, int apart) const {
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) {
+      const place p(turn);
+      if (!p.is_there) break;
+      x[turn].store(
+          reinterpret_cast<std::uint32_t*>(to + p.digit * apart + p.vector * pitch + p.at));
+    }
+  }
+};
+
 // ---- Tiles --------------------------------------------------------------------------------------
 
 // Of a tile with a row or a column of which one, or whose addend, is not finite.
 template <class T, class Out>
 __device__ __noinline__ Out special_of_tile(const tile_problem& of, index a, index b,
                                             double addend) {
+  const auto specials_of = [](const tile_vectors& v, index vector) {
+    return v.digits ? static_cast<unsigned>(v.scales[vector]) : v.specials[vector];
+  };
   unsigned seen = product::special_bit(addend) |
-                  ((of.a.specials[a] | of.b.specials[b]) & product::not_a_number);
+                  ((specials_of(of.a, a) | specials_of(of.b, b)) & product::not_a_number);
   const T *const x = begin_of<T>(of.a, a), *const y = begin_of<T>(of.b, b);
 #pragma unroll 1
   for (index i = 0; i < of.a.n && seen < product::not_a_number; ++i)
@@ -253,36 +302,40 @@ struct tile_row {
         row(through - before * of.out.rows) {}
 };
 
+/// Of up to 50 bits, which other instructions than those that convert are quicker for.
+__device__ inline double double_of(std::int64_t x) {
+  constexpr double large = 0x1.8p52;  // to which an integer is added without another exponent
+  return arith::sub(arith::bit_cast<double>(arith::bit_cast<std::int64_t>(large) + x), large);
+}
+
 // The result of a sum.
 template <class Way, class T, class Out, bool Added>
-__device__ inline void finish_tile(const tile_problem& of, const typename Way::sum& total,
-                                   const tile_row<Out>& line, index column, int scale_a,
-                                   int scale_b) {
-  const product_place<Out> at = line.at(of, column);
+__device__ inline Out result_of_tile(const tile_problem& of, const typename Way::sum& total,
+                                     const product_place<Out>& at, index row, int scale_a,
+                                     int scale_b) {
   double addend = 0;
   if constexpr (Added) addend = arith::widen<double>(*at.addend);
   if (((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend)) {
-    const index a = of.one_a ? line.row : at.matrix * of.out.rows + line.row,
+    const index a = of.one_a ? row : at.matrix * of.out.rows + row,
                 b = of.one_b ? at.column : at.matrix * of.out.columns + at.column;
-    *at.out = special_of_tile<T, Out>(of, a, b, addend);
-    return;
+    return special_of_tile<T, Out>(of, a, b, addend);
   }
   const int e = -(scale_a >> 3) - (scale_b >> 3);
   if constexpr (Way::sum_words == 1 && sizeof(Out) < sizeof(double)) {
-    // Below 2^53: 2^20 products of 16 bits.
+    // 2^20 products of 30 bits.
     const double power = product::scale_factors<double>::power(e),
-                 sum = arith::mul(static_cast<double>(total.of[0]), power);
-    *at.out = product::round_odd<Out>(addend == 0 ? sum : product::odd_sum(sum, addend));
-    return;
+                 sum = arith::mul(double_of(total.of[0]), power);
+    return product::round_odd<Out>(addend == 0 ? sum : product::odd_sum(sum, addend));
+  } else {
+    std::uint32_t w[Way::words];
+    total.join(w);
+    return result_of<T, Out, Way>(w, e, addend);
   }
-  std::uint32_t w[Way::words];
-  total.join(w);
-  *at.out = result_of<T, Out, Way>(w, e, addend);
 }
 
-template <class Way, class T, class Out, bool Added, bool InParts, bool AcrossA, bool AcrossB,
-          bool PackedA, bool PackedB, int RowFragments, int ColumnFragments, int WarpsDown,
-          int Step, int Blocks>
+template <class Way, class T, class Out, bool Added, bool InParts, tile_reading ReadA,
+          tile_reading ReadB, int RowFragments, int ColumnFragments, int WarpsDown, int Step,
+          int Blocks>
 __global__ void __launch_bounds__(threads_on_products, Blocks)
     multiply_tiles(const __grid_constant__ tile_problem of) {
   constexpr tile_shape shape{RowFragments, ColumnFragments, WarpsDown, Step, Blocks};
@@ -290,7 +343,7 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
                 apart = vectors * pitch,  // from a digit to the next
       of_step = Way::digits * apart, warps_across = threads_on_products / warp / WarpsDown;
   const auto steps = reinterpret_cast<std::byte*>(shared_bytes);
-  const auto starts = reinterpret_cast<const T**>(steps + 2 * of_step);
+  const auto starts = reinterpret_cast<const void**>(steps + 2 * of_step);
   const auto scales = reinterpret_cast<tile_scale*>(starts + vectors);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, group = lane / 4,
             quarter = lane % 4;
@@ -309,15 +362,15 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
                 count = is_row ? of.row_count : of.column_count;
     return (is_row ? first_a : first_b) + (at < count ? at : 0);
   };
+  step_of_elements<Way, T, rows, Step, ReadA> of_a;
+  step_of_elements<Way, T, shape.columns(), Step, ReadB> of_b;
   for (int v = thread; v < vectors; v += threads_on_products)
-    starts[v] = begin_of<T>(v < rows ? of.a : of.b, vector_of(v));
+    starts[v] = v < rows ? of_a.start(of.a, vector_of(v)) : of_b.start(of.b, vector_of(v));
   wait_for_the_block();
 
   const index begin = index{blockIdx.y} * of.part,
               end = of.a.n < begin + of.part ? of.a.n : begin + of.part;
   const index count = begin < end ? (end - begin + Step - 1) / Step : 0;
-  step_of_elements<T, rows, Step, AcrossA, PackedA> of_a;
-  step_of_elements<T, shape.columns(), Step, AcrossB, PackedB> of_b;
   const auto load = [&](index step) {
     const index from = begin + step * Step, all = end - from;
     const int left = all < Step ? static_cast<int>(all) : Step;
@@ -326,8 +379,8 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
   };
   const auto store = [&](index step) {
     std::byte* const to = steps + (step % 2) * of_step;
-    of_a.template store<Way>(scales, to, pitch, apart);
-    of_b.template store<Way>(scales + rows, to + rows * pitch, pitch, apart);
+    of_a.store(scales, to, pitch, apart);
+    of_b.store(scales + rows, to + rows * pitch, pitch, apart);
   };
 
   std::int32_t sums[Way::weights][RowFragments][ColumnFragments][4] = {};
@@ -387,25 +440,51 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
       if (row >= of.row_count) continue;
       const tile_row<Out> line(of, matrix, row);
 #pragma unroll
-      for (int c = 0; c < ColumnFragments; ++c)
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          const int j = across + 8 * c + 2 * quarter + k;
-          const index column = first_column + static_cast<index>(j - rows);
-          if (column >= of.column_count) continue;
-          const typename Way::sum total(
-              [&](int w) { return std::int64_t{sums[w][r][c][2 * half + k]}; });
-          if constexpr (InParts) {
+      for (int c = 0; c < ColumnFragments; ++c) {
+        const int j = across + 8 * c + 2 * quarter;
+        const index column = first_column + static_cast<index>(j - rows);
+        if (column >= of.column_count) continue;
+        const bool both = column + 1 < of.column_count;
+        const auto total_of = [&](int k) {
+          return
+              typename Way::sum([&](int w) { return std::int64_t{sums[w][r][c][2 * half + k]}; });
+        };
+        if constexpr (InParts) {
+          const auto add = [&](int k) {
+            const typename Way::sum total = total_of(k);
 #pragma unroll
             for (int w = 0; w < Way::sum_words; ++w)
               add_to(of.sums[static_cast<index>(w) * all + matrix * results +
-                             row * of.column_count + column],
+                             row * of.column_count + column + static_cast<index>(k)],
                      static_cast<std::uint64_t>(total.of[w]));
+          };
+          add(0);
+          if (both) add(1);
+        } else {
+          const auto result = [&](int k, const product_place<Out>& at) {
+            return result_of_tile<Way, T, Out, Added>(of, total_of(k), at, line.row,
+                                                      scales[i].scale, scales[j + k].scale);
+          };
+          const product_place<Out> at = line.at(of, column);
+          const Out first = result(0, at);
+          if (!both) {
+            *at.out = first;
+            continue;
+          }
+          const product_place<Out> next = line.at(of, column + 1);
+          const Out second = result(1, next);
+          if (next.out == at.out + 1 &&
+              reinterpret_cast<std::uintptr_t>(at.out) % (2 * sizeof(Out)) == 0) {
+            packet<Out, 2> two;
+            two.set(0, first);
+            two.set(1, second);
+            two.store(at.out);
           } else {
-            finish_tile<Way, T, Out, Added>(of, total, line, column, scales[i].scale,
-                                            scales[j].scale);
+            *at.out = first;
+            *next.out = second;
           }
         }
+      }
     }
 }
 
@@ -423,9 +502,11 @@ __global__ void __launch_bounds__(threads_on_products)
     total.of[w] = static_cast<std::int64_t>(of.sums[static_cast<index>(w) * all + k]);
   const index a = (of.one_a ? 0 : matrix * of.a.vectors) + row,
               b = (of.one_b ? 0 : matrix * of.b.vectors) + column;
-  finish_tile<Way, T, Out, Added>(of, total, tile_row<Out>(of, matrix, row), column,
-                                  tile_scale::of<T>(of.a, a, of.bits).scale,
-                                  tile_scale::of<T>(of.b, b, of.bits).scale);
+  const tile_row<Out> to(of, matrix, row);
+  const product_place<Out> at = to.at(of, column);
+  *at.out = result_of_tile<Way, T, Out, Added>(of, total, at, to.row,
+                                               tile_scale::of<T>(of.a, a, of.bits).scale,
+                                               tile_scale::of<T>(of.b, b, of.bits).scale);
 }
 
 }  // namespace bitfold::cuda

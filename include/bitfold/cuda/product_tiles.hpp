@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bitfold/cuda/products.hpp>
+#include <cstddef>
 
 namespace bitfold::cuda {
 
@@ -36,6 +37,11 @@ constexpr int shared_bytes_of_tile(tile_shape s, int digits) {
   return s.vectors() * (2 * digits * s.pitch() + 8 + 8 + 4);
 }
 
+/// How a block reads a step of elements: neighbouring threads take neighbouring quads of a vector
+/// (packed: which lie in a row, at a multiple of their size), or neighbouring vectors; or digits,
+/// which another kernel has made.
+enum class tile_reading { along, packed, across, digits };
+
 /// An operand whose vectors lie along some axes, and their elements along others.
 struct tile_vectors {
   const void* x;
@@ -45,6 +51,10 @@ struct tile_vectors {
   const std::int32_t* offsets;  ///< of elements from where a vector begins, if not by that stride
   std::uint64_t* largest;       ///< as product_vectors'
   std::uint32_t* specials;
+  // Of digits that are made: where those of a vector begin, those of one weight behind the other.
+  const std::byte* digits;
+  const std::int32_t* scales;  ///< as product_vectors'
+  order::index digit_bytes, digit_pitch;
 };
 
 /// Results in tiles, those of one column of tiles one behind the other; and parts of their rows.
