@@ -139,6 +139,18 @@ def test_scores_in_memory_do_not_show(most, monkeypatch):
         assert all(map(same, output_and_gradients(q, k, v, g, is_causal=True), wanted))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_how_many_queries_go_together_does_not_show(causal, monkeypatch):
+    q, k, v = inputs(queries=700, keys=650, width=4, dtype=torch.bfloat16)
+    results = []
+    for together in (256, 512, 1024):  # on a GPU many, in whole blocks
+        monkeypatch.setattr(attention, "_together", lambda *given: together)
+        with deterministic():
+            results.append(output_and_gradients(q, k, v, torch.ones_like(q), is_causal=causal))
+    for one in results[1:]:
+        assert all(map(same, one, results[0]))
+
+
 def test_scores_in_memory_are_few(monkeypatch):
     sizes, weights = [], attention._Heads.weights
 

@@ -20,7 +20,7 @@ from .softmax import _softmax, _softmax_backward
 
 heading("attention")
 
-#: Of a block.
+#: Of a block of gradients.
 QUERIES = 256
 #: Elements of scores that are in memory at one time: no more, but for those of one head's block.
 MOST_OF_SCORES = {"cpu": 1 << 20, "cuda": 1 << 27}
@@ -37,8 +37,7 @@ class _Heads(NamedTuple):
     scale: float
 
     def blocks(self) -> Iterator[slice]:
-        length = self.query.shape[2]
-        return (slice(i, min(i + QUERIES, length)) for i in range(0, length, QUERIES))
+        return _blocks(self.query.shape[2], _together(self.query.shape[2], self.key.shape[2], self.causal, self.query.device.type))
 
     def seen(self, queries: slice) -> int:
         """How many keys a block takes: all, or those that its queries see and, where there is one, the next."""
@@ -73,6 +72,19 @@ class _Heads(NamedTuple):
         return p
 
 
+def _blocks(length: int, size: int) -> Iterator[slice]:
+    return (slice(i, min(i + size, length)) for i in range(0, length, size))
+
+
+def _together(queries: int, keys: int, causal: bool, device: str) -> int:
+    """How many queries' scores are made together: whole blocks. On a GPU, where keys and values are made digits of each time, many; where queries do not
+    see what is behind them, a fourth of all."""
+    if device == "cpu":
+        return QUERIES
+    some = min(MOST_OF_SCORES[device] // max(keys, 1), -(-queries // 4) if causal else queries)
+    return max(-(-some // QUERIES), 1) * QUERIES
+
+
 def _plus_product(method: str, total: Tensor, a: Tensor, b: Tensor, bits: int) -> None:
     """total += a b, rounded once, but by method exact, of which the product is rounded, too."""
     total.copy_(total + _engine.product(a, b, None, method, total.dtype) if method == "exact" else _engine.product(a, b, total, bits=bits))
@@ -97,11 +109,11 @@ def _each_of_a_group(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | N
         yield pick(query), key, value, pick(mask), *map(pick, others)
 
 
-def _some(given: tuple[Tensor | None, ...], queries: int, keys: int) -> Iterator[tuple[Tensor | None, ...]]:
+def _some(given: tuple[Tensor | None, ...], queries: int, keys: int, causal: bool) -> Iterator[tuple[Tensor | None, ...]]:
     """Of some samples, or of some heads of one."""
     samples, heads = given[1].shape[:2]
-    most = MOST_OF_SCORES[given[1].device.type]
-    for n, h in parts(samples, heads, min(queries, QUERIES) * keys, most):
+    device = given[1].device.type
+    for n, h in parts(samples, heads, min(queries, _together(queries, keys, causal, device)) * keys, MOST_OF_SCORES[device]):
         yield tuple(None if t is None else t[n, h] for t in given)
 
 
@@ -142,7 +154,7 @@ def _attend(op: str, method: str, query, key, value, dropout_p, is_causal, mask,
         return out.zero_(), logs.fill_(-math.inf)
     value, bits = value.to(wide(value.dtype)), _engine.bits_of_products(query.dtype)
     for of_each in _each_of_a_group(query, key, value, mask, out, logs):
-        for q, k, v, mask_of_some, o, l in _some(of_each, length, key.shape[2]):
+        for q, k, v, mask_of_some, o, l in _some(of_each, length, key.shape[2], is_causal):
             some = _Heads(q, k, v, mask_of_some, is_causal, _scale_of(query, scale))
             for i in some.blocks():
                 p = some.weights(method, i, l[:, :, i])
@@ -163,7 +175,7 @@ def _attend_backward(op: str, method: str, grad_out, query, key, value, dropout_
     totals = [torch.zeros(t.shape, dtype=acc, device=t.device) for t in of_others]
     factor, bits = _scale_of(query, scale), _engine.bits_of_products(query.dtype)
     for of_each in _each_of_a_group(query, key, value, mask, grad_out, of_query) if key.numel() else ():
-        for q, k, v, mask_of_some, g, dq, dk, dv in _some((*of_each, *totals), query.shape[2], key.shape[2]):
+        for q, k, v, mask_of_some, g, dq, dk, dv in _some((*of_each, *totals), query.shape[2], key.shape[2], is_causal):
             some = _Heads(q, k, v, mask_of_some, is_causal, factor)
             q_wide, k_wide, g_wide = (t.to(acc) for t in (q, k, g))
             for i in some.blocks():
@@ -173,9 +185,11 @@ def _attend_backward(op: str, method: str, grad_out, query, key, value, dropout_
                 some.hide(dp, i, 0.0)
                 ds = _softmax_backward(method, dp, p, -1, acc).mul_(factor)
                 dq[:, :, i] = _engine.product(ds, _first(k_wide, n) if is_causal else k_wide, None, method, dq.dtype, bits)
-                seen = slice(0, min(n, i.stop) if is_causal else n)
-                _plus_product(method, dk[:, :, seen], ds[..., seen].mT, q_wide[:, :, i], bits)
-                _plus_product(method, dv[:, :, seen], p[..., seen].mT, g_wide[:, :, i], bits)
+                for b in _blocks(p.shape[2], QUERIES):  # of these
+                    of_all = slice(i.start + b.start, i.start + b.stop)
+                    seen = slice(0, min(n, of_all.stop) if is_causal else n)
+                    _plus_product(method, dk[:, :, seen], ds[:, :, b, seen].mT, q_wide[:, :, of_all], bits)
+                    _plus_product(method, dv[:, :, seen], p[:, :, b, seen].mT, g_wide[:, :, of_all], bits)
     if not key.numel():
         of_query.zero_()
     for gradient, total in zip(of_others, totals):
