@@ -85,12 +85,14 @@ void set_vectors(arguments& to, std::size_t at, const operand_vectors& v) {
 }
 
 void add_measure(plan& to, const operand_vectors& v) {
+  const std::size_t bytes_noted = size_of(v.type) < 8 ? 8 : 16;  // largest_magnitude's
   constexpr index warps = cuda::threads_on_products / 32;
   const index of_block = v.across ? 32 * static_cast<index>(v.pack) : warps,
               step = v.across ? cuda::measured_across : cuda::measured_along;
   pass& p = add_product_pass(to, products_header, "measure_vectors", element_of(v.type),
                              arguments_of("kernel::element", v.across, v.pack),
-                             shares(v.count, of_block), shares(v.of.n, step));
+                             shares(v.count, of_block), shares(v.of.n, step),
+                             v.across ? cuda::threads_on_products * v.pack * bytes_noted : 0);
   p.with.add(v.of);
   set_vectors(p.with, 0, v);
   p.with.add(v.count);

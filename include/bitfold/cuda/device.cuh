@@ -234,7 +234,8 @@ __device__ inline void store_bytes(void* p, const std::uint32_t (&word)[4]) {
   *static_cast<uint4*>(p) = {word[0], word[1], word[2], word[3]};
 }
 __device__ inline void store_bytes(void* p, const std::uint32_t (&word)[2]) {
-  *static_cast<uint2*>(p) = {word[0], word[1]};
+  // (As a pair of words it would become two stores where another branch stores them apart.)
+  *static_cast<std::uint64_t*>(p) = std::uint64_t{word[1]} << 32 | word[0];
 }
 
 // Programmatic dependent launch: the kernel after this one may be set up while this one runs; that

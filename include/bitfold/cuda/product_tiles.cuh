@@ -277,60 +277,80 @@ __device__ __noinline__ Out special_of_tile(const tile_problem& of, index a, ind
   return product::special_result<Out>(seen);
 }
 
-// Where the result of a row and a column goes, and what is added to it. Columns go through all
-// matrices where the right operand has several and the left one has one.
-template <class Out>
-struct tile_row {
-  product_place<Out> first;
-  index row;
+/// What a result shares with the others of its row, or of its column. Rows go through all matrices
+/// where the left operand has several and the right one has one, columns where it is the other way
+/// around.
+struct tile_line {
+  std::int64_t result, addend;  ///< from the first one, in elements
+  int scale;                    ///< 8 s and its specials
 
-  __device__ tile_row(const tile_problem& of, index matrix, index through)
-      : tile_row(of, matrix, quotient(through, of.out.rows), through) {}
-  __device__ product_place<Out> at(const tile_problem& of, index column) const {
-    if (of.column_count > of.out.columns)
-      return product_place<Out>(of.out, first.matrix, row, column);
-    product_place<Out> to = first;
-    to.column = column;
-    to.out += column;
-    to.addend += static_cast<std::int64_t>(column) * of.out.addend_column_stride;
-    return to;
+  template <bool Added>
+  __device__ static tile_line row(const tile_problem& of, index matrix, index at, int scale) {
+    tile_line line{static_cast<std::int64_t>((matrix * of.out.rows + at) * of.out.columns), 0,
+                   scale};
+    if constexpr (Added) {
+      const index before = quotient(at, of.out.rows);
+      line.addend = static_cast<std::int64_t>(at - before * of.out.rows) * of.out.addend_row_stride;
+      if (of.column_count <= of.out.columns) line.addend += matrix_of_addend(of, matrix + before);
+    }
+    return line;
+  }
+  template <bool Added>
+  __device__ static tile_line column(const tile_problem& of, index matrix, index at, int scale) {
+    const index before = quotient(at, of.out.columns), column = at - before * of.out.columns;
+    tile_line line{static_cast<std::int64_t>(before * of.out.rows * of.out.columns + column), 0,
+                   scale};
+    if constexpr (Added) {
+      line.addend = static_cast<std::int64_t>(column) * of.out.addend_column_stride;
+      if (of.column_count > of.out.columns) line.addend += matrix_of_addend(of, matrix + before);
+    }
+    return line;
   }
 
  private:
-  __device__ tile_row(const tile_problem& of, index matrix, index before, index through)
-      : first(of.out, matrix + before, through - before * of.out.rows, 0),
-        row(through - before * of.out.rows) {}
+  __device__ static std::int64_t matrix_of_addend(const tile_problem& of, index matrix) {
+    return of.out.addend_matrices.rank > 0 ? far_offset(of.out.addend_matrices, matrix).x : 0;
+  }
 };
 
-/// Of up to 50 bits, which other instructions than those that convert are quicker for.
-__device__ inline double double_of(std::int64_t x) {
-  constexpr double large = 0x1.8p52;  // to which an integer is added without another exponent
-  return arith::sub(arith::bit_cast<double>(arith::bit_cast<std::int64_t>(large) + x), large);
-}
-
-// The result of a sum.
+// The result of a sum, of vectors a and b.
 template <class Way, class T, class Out, bool Added>
 __device__ inline Out result_of_tile(const tile_problem& of, const typename Way::sum& total,
-                                     const product_place<Out>& at, index row, int scale_a,
-                                     int scale_b) {
+                                     const tile_line& row, const tile_line& column, index a,
+                                     index b) {
   double addend = 0;
-  if constexpr (Added) addend = arith::widen<double>(*at.addend);
-  if (((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend)) {
-    const index a = of.one_a ? row : at.matrix * of.out.rows + row,
-                b = of.one_b ? at.column : at.matrix * of.out.columns + at.column;
-    return special_of_tile<T, Out>(of, a, b, addend);
+  bool is_special = ((row.scale | column.scale) & 7) != 0;
+  if constexpr (Added) {
+    addend =
+        arith::widen<double>(static_cast<const Out*>(of.out.addend)[row.addend + column.addend]);
+    is_special = is_special || !arith::is_finite(addend);
   }
-  const int e = -(scale_a >> 3) - (scale_b >> 3);
+  if (is_special) return special_of_tile<T, Out>(of, a, b, addend);
+  const int e = -(row.scale >> 3) - (column.scale >> 3);
   if constexpr (Way::sum_words == 1 && sizeof(Out) < sizeof(double)) {
     // 2^20 products of 30 bits.
     const double power = product::scale_factors<double>::power(e),
-                 sum = arith::mul(double_of(total.of[0]), power);
+                 sum = arith::mul(as_double(total.of[0]), power);
     return product::round_odd<Out>(addend == 0 ? sum : product::odd_sum(sum, addend));
   } else {
     std::uint32_t w[Way::words];
     total.join(w);
     return result_of<T, Out, Way>(w, e, addend);
   }
+}
+
+// Calls f(r, c, i, j, k) for each pair of neighbouring results of a thread: of the fragments r and
+// c sums k and k + 1, in the tile's row i, columns j and j + 1.
+template <int RowFragments, int ColumnFragments, class F>
+__device__ inline void each_of_tile(int down, int across, F f) {
+  const int lane = static_cast<int>(threadIdx.x) % warp, group = lane / 4, quarter = lane % 4;
+#pragma unroll
+  for (int r = 0; r < RowFragments; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int c = 0; c < ColumnFragments; ++c)
+        f(r, c, down + 16 * r + group + 8 * half, across + 8 * c + 2 * quarter, 2 * half);
 }
 
 template <class Way, class T, class Out, bool Added, bool InParts, tile_reading ReadA,
@@ -429,63 +449,71 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
     wait_for_the_block();
   }
 
-  const index results = of.row_count * of.column_count,
-              all = InParts ? gridDim.x / of.row_tiles / of.column_tiles * results : 0;
+  const auto here = [](index first, index count, int most) {
+    return count - first < static_cast<index>(most) ? static_cast<int>(count - first) : most;
+  };
+  const int rows_here = here(first_row, of.row_count, rows),
+            columns_here = here(first_column, of.column_count, shape.columns());
+  if constexpr (InParts) {
+    const index results = of.row_count * of.column_count,
+                all = gridDim.x / of.row_tiles / of.column_tiles * results;
+    each_of_tile<RowFragments, ColumnFragments>(
+        down, across - rows, [&](int r, int c, int i, int j, int k) {
+          if (i >= rows_here) return;
 #pragma unroll
-  for (int r = 0; r < RowFragments; ++r)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int i = down + 16 * r + group + 8 * half;
-      const index row = first_row + static_cast<index>(i);
-      if (row >= of.row_count) continue;
-      const tile_row<Out> line(of, matrix, row);
-#pragma unroll
-      for (int c = 0; c < ColumnFragments; ++c) {
-        const int j = across + 8 * c + 2 * quarter;
-        const index column = first_column + static_cast<index>(j - rows);
-        if (column >= of.column_count) continue;
-        const bool both = column + 1 < of.column_count;
-        const auto total_of = [&](int k) {
-          return
-              typename Way::sum([&](int w) { return std::int64_t{sums[w][r][c][2 * half + k]}; });
-        };
-        if constexpr (InParts) {
-          const auto add = [&](int k) {
-            const typename Way::sum total = total_of(k);
+          for (int next = 0; next < 2; ++next) {
+            if (j + next >= columns_here) break;
+            const typename Way::sum total(
+                [&](int w) { return std::int64_t{sums[w][r][c][k + next]}; });
 #pragma unroll
             for (int w = 0; w < Way::sum_words; ++w)
               add_to(of.sums[static_cast<index>(w) * all + matrix * results +
-                             row * of.column_count + column + static_cast<index>(k)],
+                             (first_row + static_cast<index>(i)) * of.column_count + first_column +
+                             static_cast<index>(j + next)],
                      static_cast<std::uint64_t>(total.of[w]));
-          };
-          add(0);
-          if (both) add(1);
-        } else {
-          const auto result = [&](int k, const product_place<Out>& at) {
-            return result_of_tile<Way, T, Out, Added>(of, total_of(k), at, line.row,
-                                                      scales[i].scale, scales[j + k].scale);
-          };
-          const product_place<Out> at = line.at(of, column);
-          const Out first = result(0, at);
-          if (!both) {
-            *at.out = first;
-            continue;
           }
-          const product_place<Out> next = line.at(of, column + 1);
-          const Out second = result(1, next);
-          if (next.out == at.out + 1 &&
-              reinterpret_cast<std::uintptr_t>(at.out) % (2 * sizeof(Out)) == 0) {
-            packet<Out, 2> two;
-            two.set(0, first);
-            two.set(1, second);
-            two.store(at.out);
-          } else {
-            *at.out = first;
-            *next.out = second;
-          }
+        });
+    return;
+  }
+  // Where the digits were.
+  const auto lines = reinterpret_cast<tile_line*>(steps);
+  for (int v = thread; v < vectors; v += threads_on_products) {
+    if (v < rows_here)
+      lines[v] =
+          tile_line::row<Added>(of, matrix, first_row + static_cast<index>(v), scales[v].scale);
+    else if (v >= rows && v - rows < columns_here)
+      lines[v] = tile_line::column<Added>(of, matrix, first_column + static_cast<index>(v - rows),
+                                          scales[v].scale);
+  }
+  wait_for_the_block();
+  each_of_tile<RowFragments, ColumnFragments>(
+      down, across - rows, [&](int r, int c, int i, int j, int k) {
+        if (i >= rows_here || j >= columns_here) return;
+        const tile_line row = lines[i], *const column = lines + rows + j;
+        const auto result = [&](int next) {
+          const typename Way::sum total(
+              [&](int w) { return std::int64_t{sums[w][r][c][k + next]}; });
+          return result_of_tile<Way, T, Out, Added>(
+              of, total, row, column[next], first_a + first_row + static_cast<index>(i),
+              first_b + first_column + static_cast<index>(j + next));
+        };
+        Out* const to = static_cast<Out*>(of.out.to) + row.result;
+        Out* const first = to + column[0].result;
+        packet<Out, 2> two;
+        two.set(0, result(0));
+        if (j + 1 == columns_here) {
+          *first = two[0];
+          return;
         }
-      }
-    }
+        two.set(1, result(1));
+        if (column[1].result == column[0].result + 1 &&
+            reinterpret_cast<std::uintptr_t>(first) % (2 * sizeof(Out)) == 0) {
+          two.store(first);
+        } else {
+          *first = two[0];
+          to[column[1].result] = two[1];
+        }
+      });
 }
 
 /// The results of sums of several parts.
@@ -500,13 +528,14 @@ __global__ void __launch_bounds__(threads_on_products)
 #pragma unroll
   for (int w = 0; w < Way::sum_words; ++w)
     total.of[w] = static_cast<std::int64_t>(of.sums[static_cast<index>(w) * all + k]);
+  tile_line of_row = tile_line::row<Added>(of, matrix, row, 0),
+            of_column = tile_line::column<Added>(of, matrix, column, 0);
   const index a = (of.one_a ? 0 : matrix * of.a.vectors) + row,
               b = (of.one_b ? 0 : matrix * of.b.vectors) + column;
-  const tile_row<Out> to(of, matrix, row);
-  const product_place<Out> at = to.at(of, column);
-  *at.out = result_of_tile<Way, T, Out, Added>(of, total, at, to.row,
-                                               tile_scale::of<T>(of.a, a, of.bits).scale,
-                                               tile_scale::of<T>(of.b, b, of.bits).scale);
+  of_row.scale = tile_scale::of<T>(of.a, a, of.bits).scale;
+  of_column.scale = tile_scale::of<T>(of.b, b, of.bits).scale;
+  static_cast<Out*>(of.out.to)[of_row.result + of_column.result] =
+      result_of_tile<Way, T, Out, Added>(of, total, of_row, of_column, a, b);
 }
 
 }  // namespace bitfold::cuda

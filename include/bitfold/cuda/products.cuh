@@ -107,18 +107,31 @@ __global__ void __launch_bounds__(threads_on_products)
     const index end = of.n < begin + step ? of.n : begin + step;
     if constexpr (Across) {
       const index first = (index{blockIdx.x} * warp + static_cast<index>(lane)) * Pack;
-      if (first >= count) return;
       largest_magnitude<T> found[Pack];
-      const T* p = address_in<T>(of, first, begin + static_cast<index>(own_warp));
+      if (first < count) {
+        const T* p = address_in<T>(of, first, begin + static_cast<index>(own_warp));
 #pragma unroll 8
-      for (index i = begin + static_cast<index>(own_warp); i < end; i += warps) {
-        const neighbours<T, Pack> some(p);
-        p += warps * of.element_stride;
+        for (index i = begin + static_cast<index>(own_warp); i < end; i += warps) {
+          const neighbours<T, Pack> some(p);
+          p += warps * of.element_stride;
 #pragma unroll
-        for (int k = 0; k < Pack; ++k) found[k].add(some.x[k]);
+          for (int k = 0; k < Pack; ++k) found[k].add(some.x[k]);
+        }
       }
+      // The warps' together: what is noted by one thread is noted quicker.
+      const auto of_warps = reinterpret_cast<largest_magnitude<T>(*)[warp * Pack]>(shared_bytes);
+      wait_for_the_block();
 #pragma unroll
-      for (int k = 0; k < Pack; ++k) found[k].note(of, first + static_cast<index>(k));
+      for (int k = 0; k < Pack; ++k) of_warps[own_warp][lane * Pack + k] = found[k];
+      wait_for_the_block();
+      const int own = static_cast<int>(threadIdx.x);
+      const index vector = index{blockIdx.x} * (warp * Pack) + static_cast<index>(own);
+      if (own < warp * Pack && vector < count) {
+        largest_magnitude<T> all = of_warps[0][own];
+#pragma unroll
+        for (int k = 1; k < warps; ++k) all.join(of_warps[k][own]);
+        all.note(of, vector);
+      }
     } else {
       const index vector = index{blockIdx.x} * warps + static_cast<index>(own_warp);
       if (vector >= count) return;
@@ -326,6 +339,17 @@ __device__ inline Out rounded_words(const std::uint32_t (&w)[Words], int e) {
   return product::rounded_word<Out>(negative, word, e + 32 * top - 32 - zeros);
 }
 
+// A conversion takes longer than to add to a number to which an integer is added without another
+// exponent.
+__device__ inline double as_double(std::int64_t x) {  // of 51 bits and a sign
+  constexpr double large = 0x1.8p52;
+  return arith::sub(arith::bit_cast<double>(arith::bit_cast<std::int64_t>(large) + x), large);
+}
+__device__ inline double as_double(std::uint32_t x) {
+  constexpr double large = 0x1p52;
+  return arith::sub(arith::bit_cast<double>(arith::bit_cast<std::uint64_t>(large) | x), large);
+}
+
 // Exact as two doubles, of which the lower one has 32 bits.
 template <class T, class Out, class Way>
 constexpr bool is_exact_in_doubles =
@@ -339,8 +363,8 @@ __device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, dou
     std::int64_t upper = static_cast<std::int32_t>(w[words - 1]);
     if constexpr (words == 3)
       upper = static_cast<std::int64_t>(static_cast<std::uint64_t>(upper) << 32 | w[1]);
-    const double a = arith::mul(arith::mul(static_cast<double>(upper), 0x1p32), power),
-                 b = arith::mul(static_cast<double>(w[0]), power);
+    const double a = arith::mul(arith::mul(as_double(upper), 0x1p32), power),
+                 b = arith::mul(as_double(w[0]), power);
     return product::round_odd<Out>(addend == 0 ? product::odd_sum(a, b)
                                                : product::odd_sum(a, b, addend));
   } else {
