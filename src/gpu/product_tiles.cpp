@@ -107,16 +107,17 @@ struct operand {
 };
 
 // Of those that were tried on an H200 (bench/results/product-tiles-h200.txt) the best ones for
-// large matrices; few rows, or columns, have others. Elements that are listed take longer to read:
-// as few blocks as can be read the same ones.
-tile_shape shape_of(index rows, index columns, int digits, bool listed) {
+// large matrices; few rows, or columns, have others. Rows that lie across, or elements that are
+// listed, take longer to read: as few blocks as can be read the same listed ones.
+tile_shape shape_of(index rows, index columns, int digits, bool listed, bool across) {
   const int step = digits < 3 ? 64 : 32;
   if (rows <= 16) return {1, 2, 1, step, 2};
   if (columns <= 16) return {1, 2, 8, step, 2};
   if (digits < 3) return {2, 2, 2, step, 2};
   if (listed) return {2, 2, 2, 32, 1};
   if (columns <= 32) return {2, 1, 2, 64, 2};
-  return {1, 2, 2, digits > 3 ? 32 : 64, 2};
+  if (across) return {1, 2, 2, digits > 3 ? 32 : 64, 2};
+  return {2, 2, 2, 64, 1};
 }
 
 class tile_planner {
@@ -130,7 +131,7 @@ class tile_planner {
     rows_ = b_.v.one ? a_.v.count : a_.v.of.vectors;
     columns_ = !b_.v.one && a_.v.one ? b_.v.count : b_.v.of.vectors;
     matrices_ = a_.v.one || b_.v.one ? 1 : of.results.size();
-    shape_ = shape_of(rows_, columns_, digits_, a_.listed || b_.listed);
+    shape_ = shape_of(rows_, columns_, digits_, a_.listed || b_.listed, a_.v.across);
     row_tiles_ = shares(rows_, static_cast<index>(shape_.rows()));
     column_tiles_ = shares(columns_, static_cast<index>(shape_.columns()));
     tiles_ = row_tiles_ * column_tiles_ * matrices_;

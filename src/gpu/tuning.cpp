@@ -243,10 +243,10 @@ constexpr tuning sm_90 = {
     // (bench/results/product-tiles-h200.txt); of 1 and 16 rows what gpu-products-h200.txt had, and
     // before it.
     .products = {.library = 5300,
-                 .tiles = {500, 990, 1310, 1800},
+                 .tiles = {500, 1380, 1820, 2180},
                  .bytes = 25,
                  .elements = 8,
-                 .results = 1.5,
+                 .results = 2,
                  .of_call_library = 25000,
                  .of_call_tiles = 15000,
                  .of_step = 1800},
