@@ -45,48 +45,58 @@ kind from_bytes(const layout& of, std::span<const std::byte> bytes, std::span<wo
 template <class T, int Degree = 1>
 class accumulator {
  public:
-  using state = exact::sum<T, Degree>;
+  using state = exact::sum<T, Degree>;  ///< what the engines add to
 
-  // ---- Adding. Pairs of spans are of one length (else errc::usage, naming it).
+  // ---- Adding. Each of these gives the accumulator itself.
 
+  /// Adds an element, or each element of a span. Cost: some operations on integers an element; a
+  /// span is read in vectors, at the speed of memory where it is long.
   accumulator& add(T x)
     requires(Degree == 1)
   {
     exact::deposit<exact::term::element>(state_, x);
     return *this;
   }
+  /// The same of a span of any length and alignment.
   accumulator& add(std::span<const T> x)
     requires(Degree == 1)
   {
     return deposit(exact::term::element, x);
   }
+  /// Adds |x[i]| for each i.
   accumulator& add_magnitudes(std::span<const T> x)
     requires(Degree == 1)
   {
     return deposit(exact::term::magnitude, x);
   }
+  /// Adds x y, which is not rounded.
   accumulator& add_product(T x, T y)
     requires(Degree == 2)
   {
     exact::deposit<exact::term::product>(state_, x, y);
     return *this;
   }
+  /// Adds x x, which is not rounded.
   accumulator& add_square(T x)
     requires(Degree == 2)
   {
     exact::deposit<exact::term::square>(state_, x);
     return *this;
   }
+  /// Adds x[i] y[i] for each i. Errors (errc::usage): spans of two lengths.
   accumulator& add_products(std::span<const T> x, std::span<const T> y)
     requires(Degree == 2)
   {
     return deposit(exact::term::product, x, y);
   }
+  /// Adds x[i] x[i] for each i.
   accumulator& add_squares(std::span<const T> x)
     requires(Degree == 2)
   {
     return deposit(exact::term::square, x);
   }
+  /// Adds (x[i] - y[i])^2 for each i, of which nothing is rounded. Errors (errc::usage): spans of
+  /// two lengths.
   accumulator& add_squared_differences(std::span<const T> x, std::span<const T> y)
     requires(Degree == 2)
   {
@@ -108,7 +118,7 @@ class accumulator {
     state_.subtract(o.state_);
     return *this;
   }
-  /// Adds the sum of another one.
+  /// Adds the sum of another one: in any order, the value is the same.
   accumulator& merge(const accumulator& o) {
     state_.merge(o.state_);
     return *this;
@@ -144,17 +154,20 @@ class accumulator {
   friend bool operator==(const accumulator& a, const accumulator& b) {
     return a.state_ == b.state_;
   }
+  /// By value: unordered where one is NaN.
   friend std::partial_ordering operator<=>(const accumulator& a, const accumulator& b) {
     return a.state_ <=> b.state_;
   }
 
-  // ---- As bytes: equal sums have equal bytes (but nothing, +0 and -0 differ). docs/exact.md has
-  // the format.
+  // ---- As bytes.
 
+  /// The sum, to be stored or sent: equal sums have equal bytes (but nothing, +0 and -0 differ).
+  /// docs/exact.md has the format.
   std::vector<std::byte> to_bytes() const {
     return exact::to_bytes(exact::layout_of(state_), state_.kind(), state_.w);
   }
-  /// Errors (errc::bad_input, naming the field): bytes that to_bytes() of this type does not write.
+  /// The sum that these bytes are. Errors (errc::bad_input, naming the field): bytes that
+  /// to_bytes() of this type does not write.
   static accumulator from_bytes(std::span<const std::byte> bytes) {
     accumulator a;
     switch (exact::from_bytes(exact::layout_of(a.state_), bytes, a.state_.w)) {
@@ -168,7 +181,7 @@ class accumulator {
     return a;
   }
 
-  /// What the engines add to.
+  /// What the engines add to: no part of it is for users.
   const state& value() const { return state_; }
   state& value() { return state_; }
 

@@ -44,6 +44,7 @@ void look_for_products_at(const std::string& path);
 /// none.) Errors: errc::no_device; errc::cuda, of a number that no GPU has.
 class current_device {
  public:
+  /// ordinal: the place of its name in devices().
   explicit current_device(int ordinal);
   ~current_device();
   current_device(const current_device&) = delete;
@@ -201,16 +202,20 @@ class in_parts {
 /// What one of the calls above would do, without arrays: how it is planned, and its kernels.
 class request {
  public:
-  /// Of n elements, of one input or two, which begin at multiples of 16 bytes or do not.
+  /// Of cuda::reduce of n elements, of one input or two, which begin at multiples of 16 bytes or do
+  /// not.
   static request array(std::span<const reduction> reductions, std::size_t n, bool aligned = true,
                        const launch& shape = {});
-  /// Of the views' addresses only the alignment counts.
+  /// Of cuda::reduce along axes. Of the views' addresses only the alignment counts.
   static request axes(std::span<const reduction> reductions, const view& x, const view* y,
                       std::span<const int> axes, const launch& shape = {});
+  /// Of cuda::reduce_windows.
   static request windows(std::span<const reduction> reductions, const view& x,
                          std::span<const window> per_axis, const launch& shape = {});
+  /// Of cuda::reduce_segments, whatever the offsets.
   static request segments(std::span<const reduction> reductions, std::size_t n,
                           std::size_t segments, const launch& shape = {});
+  /// Of cuda::reduce_by_key, whatever the keys.
   static request by_key(std::span<const reduction> reductions, std::size_t n, std::size_t outputs,
                         const launch& shape = {});
 

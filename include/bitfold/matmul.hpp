@@ -19,8 +19,9 @@
 
 namespace bitfold {
 
-/// Method `fixed` takes rows and columns as integers of so many bits; of a type by default:
+/// Method `fixed` takes rows and columns as integers of so many bits.
 inline constexpr int min_product_bits = 8, max_product_bits = 58;
+/// How many bits of a type by default: 16 of bf16, 21 of f16, 28 of f32, 58 of f64.
 constexpr int product_bits(dtype in) {
   return in == dtype::bf16 ? 16 : in == dtype::f16 ? 21 : in == dtype::f32 ? 28 : 58;
 }
@@ -28,7 +29,9 @@ constexpr int product_bits(dtype in) {
 /// What products of two matrices of type in() are. Only make_matrix_product makes one.
 class matrix_product {
  public:
+  /// The type of both operands' elements.
   dtype in() const { return in_; }
+  /// The type of the result's.
   dtype out() const { return out_; }
   /// Empty: `fixed`. Otherwise each element has the bits of `dot` by that method.
   std::optional<method_id> method() const { return method_; }
@@ -46,13 +49,21 @@ class matrix_product {
   int bits_ = 0;
 };
 
-/// The output type of floats by `fixed` is any float, by default the input's; of other products it
-/// is as make_reduction has it of `dot`. Errors (errc::usage, naming the argument): an output type
+/// Says what products are to be.
+/// in: the type of both operands' elements.
+/// method: nothing for `fixed`, which is fastest; or a method, by which each element has the bits
+/// of `dot`.
+/// out: of floats by `fixed` any float, by default the input's; of other products as
+/// make_reduction has it of `dot`.
+/// bits: of `fixed` and floats alone, more for smaller errors and fewer for speed; by default
+/// product_bits(in).
+/// Errors (errc::usage, naming the argument): an output type
 /// that there is not; bits outside of min_product_bits to max_product_bits, or where there are
 /// none.
 matrix_product make_matrix_product(dtype in, std::optional<method_id> method = {},
                                    std::optional<dtype> out = {}, std::optional<int> bits = {});
 
+/// What `fixed` is called where methods have names.
 inline constexpr std::string_view fixed_method = "fixed";
 /// The name of a product's method: `fixed` if it is empty.
 constexpr std::string_view product_method_name(std::optional<method_id> m) {
@@ -77,13 +88,16 @@ class prepared {
   /// Errors (errc::usage): those of matmul; a product that is not by `fixed`, or of integers of 64
   /// bits or u32.
   prepared(const matrix_product& p, side s, const view& x, const options& opts = {});
+  /// It moves, and is not copied.
   prepared(prepared&&) noexcept;
   prepared& operator=(prepared&&) noexcept;
   ~prepared();
 
+  /// The product that it was made for.
   const matrix_product& product() const;
+  /// The view that it was made of.
   const view& of() const;
-  /// What the integers take.
+  /// How many bytes the integers take.
   std::size_t bytes() const;
 
   struct integers;
@@ -96,8 +110,10 @@ class prepared {
 /// A view, or what was prepared of one.
 class operand {
  public:
+  /// It keeps no copy: x lives while it is used.
   operand(const view& x) : of_(&x) {}
   operand(const prepared& x) : of_(&x.of()), made_(&x) {}
+  /// The view, or that of which it was prepared.
   const view& of() const { return *of_; }
   const prepared* made() const { return made_; }
 
@@ -106,12 +122,17 @@ class operand {
   const prepared* made_ = nullptr;
 };
 
-/// Writes a times b to `out`, row-major, in elements of type p.out(). a and b may have any strides.
+/// Writes a times b.
+/// p: the types and the method (make_matrix_product).
+/// a, b: arrays of any strides, or what was prepared of them: (..., m, k) and (..., k, n), whose
+/// leading axes broadcast.
+/// out: room for the elements of matmul_extents(a, b), of type p.out(), row-major.
+/// opts: threads and target, on which no bit depends.
 /// Memory: 4 bytes for each element of the smaller operand (8 with more than 29 bits), of those
 /// along axes of stride 0 once, and of the larger one for some rows or columns of each thread's; of
 /// both, if that one's matrices are each of several results; nothing for what is prepared. By other
-/// methods than `fixed`, and of 64-bit integers, next
-/// to none. Errors (errc::usage, naming the argument): as matmul_extents'; a type that is not
+/// methods than `fixed`, and of 64-bit integers, next to none.
+/// Errors (errc::usage, naming the argument): as matmul_extents'; a type that is not
 /// p.in(); null data of elements; an operand that was prepared for another product, or for the
 /// other side; those of reduce.
 void matmul(const matrix_product& p, operand a, operand b, void* out, const options& opts = {});

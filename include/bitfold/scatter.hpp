@@ -14,6 +14,7 @@
 
 namespace bitfold {
 
+/// What becomes of elements that go to one place.
 struct scattering {
   op_id op = op_id::sum;               ///< sum, mean, prod, min or max
   method_id method = method_id::tree;  ///< of sum and mean. Of integers, which are added modulo
@@ -24,11 +25,14 @@ struct scattering {
 
 namespace cpu {
 
-/// x and keys (of i64) have one shape; elements lie at addresses aligned to themselves. `base` is
-/// what lay there, of x's type and as many axes: along `axis` it has as many places as it likes,
-/// along the others at least as many as x. Without data it is zeros, and then it does not count.
-/// `out` is laid out as base, and may be the same; a place that nothing goes to is as in base. A
-/// mean is the sum divided, of integers rounded down. Errors (errc::usage, naming the argument):
+/// Puts each element of x to the place along `axis` that its key names. A mean is the sum divided,
+/// of integers rounded down.
+/// x: elements at addresses aligned to themselves.
+/// keys: of i64 and of x's shape: places along the axis, counted from 0.
+/// base: what lay there, of x's type and as many axes: along `axis` it has as many places as it
+/// likes, along the others at least as many as x. Without data it is zeros, which do not count.
+/// out: laid out as base, and may be the same; a place that nothing goes to is as in base.
+/// Errors (errc::usage, naming the argument):
 /// what is said here; a key that names no place (then some of `out` may be written, unless it is
 /// base); 2^32 - 1 elements or places along the axis, or more.
 void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,

@@ -138,8 +138,11 @@ struct in_order_source {
   bool readable() const { return source.readable(); }
 };
 
+/// An array as reduce takes it: a std::vector, a std::span, a std::array or another contiguous
+/// range that knows its size.
 template <class R>
 concept element_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R>;
+/// The type of its elements.
 template <element_range R>
 using element_of = std::remove_cv_t<std::ranges::range_value_t<R>>;
 

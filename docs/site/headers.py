@@ -1,0 +1,278 @@
+"""Writes the pages of the reference that are made from the comments of the C++ and CUDA headers: Doxygen says what is declared where,
+and the comments are taken from the headers as they stand.
+Usage: headers.py FOLDER [ROOT]   (ROOT, the repository, is the working directory by default)
+Exit status: 1 where something public has no comment, or a header is neither on a page nor said to be internal; 2 without Doxygen."""
+import re
+import sys
+from pathlib import Path
+
+import declarations
+from pages import INTERNAL, ONLY, PAGES, WITHOUT
+
+#: What begins an item of its own within a comment.
+LABEL = re.compile(r"(?:(?<=\. )|(?<=\) )|(?<=[.)]\n)|^)((?:Errors|Memory|Bits|Cost)\b(?:\([^)]*\)|[^:.(])*):\s")
+SENTENCE = re.compile(r"(.+?[.!?:])(?=\s|$)", re.S)
+
+
+def slug(text):
+    return "api-" + re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+class Links:
+    """Turns words into code, and names of the reference into links to their entries."""
+
+    WORD = re.compile(
+        r"`[^`]+`"  # code already
+        r"|\[[^\]]+\]\([^)]+\)|(?<![\w/`])docs/([\w-]+)\.md"
+        r"|(?<![\w.])(?:bitfold/)?(?:\w+/)?\w+\.(?:hpp|cuh)\b"
+        r"|(?<![\w:`/.-])(?:\w+(?:::\w+)+|\w+\.\w+(?=\()|[A-Za-z]\w*_\w*\w|[A-Za-z]\w*(?=\[|\(\)))(?:\(\))?(?:\[[^\]]*\])?"
+    )
+
+    def __init__(self, entries, headers):
+        self.page = self.scope = ""  # where the words stand
+        self.places = {h: [("", slug(h))] for h in headers}
+        short, taken = {}, set()
+        for e in entries:
+            e.anchor = next(a for a in (slug(e.title), *(slug(e.title) + f"-{k}" for k in range(2, 99))) if a not in taken)
+            taken.add(e.anchor)
+            for name in e.names:
+                self.places.setdefault(name, []).append((e.page, e.anchor))
+                if not e.scope:
+                    short.setdefault(name.rsplit("::", 1)[-1], set()).add((e.page, e.anchor))
+        for name, found in short.items():
+            if "_" in name and len(found) == 1:  # of a name that only one entry has
+                self.places.setdefault(name, list(found))
+
+    def place(self, name):
+        """The anchor of its entry: on this page, where it has several."""
+        found = self.places.get(f"{self.scope}::{name}") or self.places.get(name, [])
+        return next((a for page, a in found if page == self.page), found[0][1] if found else None)
+
+    def code(self, text, here):
+        name = re.sub(r"\(\)$|\[.*$", "", text).removeprefix("bitfold::")
+        place = self.place(name) if "_" in name or "::" in name or "." in name or text.endswith("()") else None
+        return f"[`{text}`](#{place})" if place and place != here else f"`{text}`"
+
+    def markdown(self, text, here):
+        out, end = [], 0
+        for m in self.WORD.finditer(text):
+            out.append(escaped(text[end : m.start()]))
+            word = m[0]
+            if word.startswith("["):
+                out.append(word)
+            elif m[1]:
+                out.append(f"[{m[1]}.md](../docs/{m[1]}.md)")
+            elif re.search(r"\.(hpp|cuh)$", word):
+                out.append(self.code(word.removeprefix("bitfold/"), here))
+            elif word.startswith("`"):
+                out.append(self.code(word.strip("`"), here) if re.fullmatch(r"`[\w:]+(\(\))?`", word) else word)
+            else:
+                out.append(self.code(word, here))
+            end = m.end()
+        return "".join(out) + escaped(text[end:])
+
+
+def escaped(text):
+    return re.sub(r"([*<>\[\]_])", r"\\\1", text)
+
+
+def blocks_of(comment):
+    """Paragraphs, and what is indented further, which is code or a table."""
+    blocks = []
+    for line in comment:
+        kind = "code" if line.startswith("  ") else "text" if line.strip() else None
+        if kind is None and blocks and blocks[-1][0] == "code":
+            kind = "code"  # an empty line within it
+        if not blocks or blocks[-1][0] != kind:
+            blocks.append((kind, []))
+        blocks[-1][1].append(line)
+    return [(kind, "\n".join(lines).rstrip().splitlines()) for kind, lines in blocks if kind]
+
+
+def described(comment, parameters, links, here):
+    """A comment as Markdown: `name: text` at the beginning of a line is an item where there is such a parameter, and so are errors
+    and what is needed."""
+    out = []
+    begins = re.compile(rf"((?:{'|'.join(map(re.escape, parameters))})(?:, (?:{'|'.join(map(re.escape, parameters))}))*): ") if parameters else None
+    for kind, lines in blocks_of(comment):
+        if kind == "code":
+            indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
+            language = "cpp" if any(re.search(r"[;{}]\s*(//|$)", line) for line in lines) else "text"
+            out.append(f"```{language}\n" + "\n".join(line[indent:] for line in lines) + "\n```")
+            continue
+        items, text = [], []
+        for line in lines:
+            found = begins and begins.match(line)
+            if found:
+                items.append([", ".join(f"`{p}`" for p in found[1].split(", ")), line[found.end() :]])
+            elif items and not LABEL.match(line):
+                items[-1][1] += "\n" + line
+            elif items:
+                items.append(["", line])
+            else:
+                text.append(line)
+        whole = "\n".join(text)
+        labelled = []
+        for label, said in [["", whole], *items]:
+            parts = LABEL.split(said)
+            labelled.append([label, parts[0]])
+            for name, rest in zip(parts[1::2], parts[2::2]):
+                word, besides = re.match(r"(\w+)(.*)", name, re.S).groups()
+                labelled.append([f"**{word}**" + links.markdown(besides, here), rest])
+        first = labelled[0][1].strip()
+        if first:
+            out.append(links.markdown(first, here))
+        listed = [f"- {label}: {links.markdown(said.strip(), here)}".replace("\n", "\n  ") for label, said in labelled[1:] if said.strip()]
+        if listed:
+            out.append("\n".join(listed))
+    return "\n\n".join(out)
+
+
+class Entry:
+    """Declarations under one heading: those that share a name, or a comment, in one header."""
+
+    def __init__(self, scope, page):
+        self.scope, self.page = scope, page  # scope: of a member its class
+        self.anchor = ""
+        self.blocks = []  # declarations that share a comment
+
+    def with_members(self):
+        yield self
+        for d in self.all:
+            for member in d.member_entries:
+                yield from member.with_members()
+
+    @property
+    def all(self):
+        return [d for block in self.blocks for d in block]
+
+    @property
+    def names(self):
+        return list(dict.fromkeys(d.name for d in self.all))
+
+    @property
+    def title(self):
+        return ", ".join(self.names)
+
+    def comment(self):
+        return next((block[0].comment for block in self.blocks if block[0].comment), [])
+
+
+def entries_of(found, scope, page):
+    """Of the declarations of a header, in order."""
+    blocks = []
+    for d in found:
+        if blocks and d.shares:
+            blocks[-1].append(d)
+        else:
+            blocks.append([d])
+    entries = []
+    for block in blocks:
+        names = {d.name for d in block}
+        known = [e for e in entries if names & set(e.names)]
+        if not known:
+            entries.append(Entry(scope, page))
+            known = entries[-1:]
+        for other in known[1:]:  # one comment has joined them
+            known[0].blocks += other.blocks
+            entries.remove(other)
+        known[0].blocks.append(block)
+        known[0].blocks.sort(key=lambda b: b[0].line)
+    for d in found:
+        d.member_entries = entries_of(d.members, d.name, page)
+    return entries
+
+
+def runs_in(entry, programs):
+    """The first program that the tests compile and run which uses a name of this entry."""
+    for d in entry.all:
+        last = d.name.rsplit("::", 1)
+        inside = last[0] if len(last) == 2 and not last[0][0].isupper() else ""
+        word = re.escape(f"{inside}::{last[-1]}" if inside in ("cpu", "cuda", "ops", "order") else last[-1])
+        pattern = re.compile(rf"(?<![\w.-]){word}\b" + (r"(?=[(<])" if d.kind == "function" else r"(?=[<({]| [a-z*&]\w*[ ;({\[=,)]| \w+\.)" if d.kind in ("class", "struct", "enum", "typedef") else r"(?![\w ]+ )"))
+        for path, text in programs:
+            if found := next((n for n, line in enumerate(text.splitlines(), 1) if pattern.search(re.sub(r'"[^"]*"|//.*', "", line)) and "#include" not in line), None):
+                return path, found
+    return None
+
+
+def fields(d, links, here):
+    out = []
+    for group in d.fields:
+        names = ", ".join(f"`{f.name}`" for f in group)
+        said = " ".join(f.comment_text for f in group if f.comment_text)
+        kind = group[0].type
+        out.append(f"- {names}" + (f" (`{kind}`)" if kind else "") + (f": {links.markdown(said, here)}" if said else ""))
+    return "\n".join(out)
+
+
+def text_of(entry, links, programs, level):
+    links.scope = entry.names[0].rpartition("::")[0]
+    out = [f"({entry.anchor})=\n{'#' * level} " + ", ".join(f"`{n}`" for n in entry.names)]
+    for block in entry.blocks:
+        out.append("```cpp\n" + "\n".join(d.signature for d in block) + "\n```")
+        if block[0].comment:
+            out.append(described(block[0].comment, [p for d in block for p in d.parameters], links, entry.anchor))
+        out += [fields(d, links, entry.anchor) for d in block if d.fields]
+    if not entry.scope:
+        first = entry.all[0]
+        where = f"Declared in [{first.header}](../include/bitfold/{first.header}), line {first.line}"
+        if used := runs_in(entry, programs):
+            where += f"; runs in [{used[0]}](../{used[0]}), line {used[1]}"
+        out.append(f"{where}.")
+    return "\n\n".join(out) + "\n\n" + "".join(text_of(m, links, programs, min(level + 1, 4)) for d in entry.all for m in d.member_entries)
+
+
+def main():
+    folder, root = Path(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else ".")
+    headers = root / "include/bitfold"
+    listed = {h for page in PAGES for h in page.headers}
+    problems = []
+    for path in sorted([*headers.glob("*.hpp"), headers / "cuda/reduce.cuh"]):
+        name = str(path.relative_to(headers))
+        if (name in listed) == (name in INTERNAL):
+            problems.append(f"{name}: is {'both' if name in listed else 'neither'} on a page and internal (docs/site/pages.py)")
+    found = declarations.read(headers, sorted(listed), ONLY, WITHOUT)
+    problems += [f"include/bitfold/{d.header}:{d.line}: {d.name} has no comment" for ds in found.values() for d in declarations.without_comment(ds)]
+    if problems:
+        sys.exit("reference: " + "\nreference: ".join(problems))
+
+    pages = [(page, [(h, entries_of(found[h], "", page.file)) for h in page.headers]) for page in PAGES]
+    entries = [e for _, headers_of in pages for _, es in headers_of for e in es]
+    links = Links([each for e in entries for each in e.with_members()], [h for page in PAGES for h in page.headers])
+    programs = []
+    for pattern in ("examples/*.cpp", "examples/*.cu", "tests/*_test.cpp", "tests/*_test.cu", "tests/packaging/*.cpp"):
+        programs += [(str(p.relative_to(root)), p.read_text()) for p in sorted(root.glob(pattern))]
+
+    folder.mkdir(parents=True, exist_ok=True)
+    overview = "# The C++ and CUDA library, function by function\n\n"
+    overview += "These pages are made from the comments of the headers in `include/bitfold`. Names are in namespace `bitfold`. What is\n"
+    overview += "wrong is an exception [`error`](#api-error), in one line that names the argument. The bits of a result are the same for\n"
+    overview += "each processor, thread count, launch shape and layout, unless an entry says otherwise ([order.md](../docs/order.md)).\n\n"
+    overview += "```{toctree}\n:hidden:\n\n" + "\n".join(page.file for page, _ in pages) + "\n```\n\n"
+    for page, headers_of in pages:
+        overview += f"## [{page.title}]({page.file}.md)\n\n| | |\n|---|---|\n"
+        for _, es in headers_of:
+            for e in es:
+                names = ", ".join(f"[`{n}`](#{e.anchor})" for n in e.names)
+                sentence = SENTENCE.match(" ".join(" ".join(e.comment()).split()))
+                said = links.markdown(sentence[1].rstrip(":."), e.anchor) if sentence else ""
+                overview += f"| {names} | {said.replace('|', '&#124;')} |\n"
+        overview += "\n"
+        links.page = page.file
+        text = f"# {page.title}\n\n{page.text}\n\n"
+        for header, es in headers_of:
+            title = f"`bitfold/{header}`"
+            links.scope = ""
+            text += f"({slug(header)})=\n## {title}\n\n"
+            if intro := declarations.introduction(headers / header):
+                text += described(intro, [], links, "") + "\n\n"
+            text += "".join(text_of(e, links, programs, 3) for e in es)
+        if page.example:
+            text += f"## A program\n\n[{page.example}](../{page.example}):\n\n```cpp\n{(root / page.example).read_text()}```\n"
+        (folder / f"{page.file}.md").write_text(text)
+    (folder / "cpp.md").write_text(overview)
+
+
+if __name__ == "__main__":
+    main()
