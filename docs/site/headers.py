@@ -10,7 +10,7 @@ import declarations
 from pages import INTERNAL, ONLY, PAGES, WITHOUT
 
 #: What begins an item of its own within a comment.
-LABEL = re.compile(r"(?:(?<=\. )|(?<=\) )|(?<=[.)]\n)|^)((?:Errors|Memory|Bits|Cost)\b(?:\([^)]*\)|[^:.(])*):\s")
+LABEL = re.compile(r"(?:(?<=\. )|(?<=\) )|(?<=[.)]\n)|^)((?:Errors|Memory|Returns|Cost)(?=:|,| \()(?:\([^)]*\)|[^:.(])*):\s")
 SENTENCE = re.compile(r"(.+?[.!?:])(?=\s|$)", re.S)
 
 
@@ -183,17 +183,45 @@ def entries_of(found, scope, page):
     return entries
 
 
+def uses(line, d):
+    """Whether a line of a program calls or names it."""
+    scope, _, last = d.name.rpartition("::")
+    name = re.escape(f"{scope}::{last}" if scope in ("cpu", "cuda", "order") else last)
+    behind = r"(?=[(<])" if d.kind == "function" else r"(?=[<({;,)]| [a-z*&]\w*[ ;({\[=,)]| \w+\.|::)"
+    code = re.sub(r'"[^"]*"|//.*', "", line)
+    for m in re.finditer(rf"(?<![\w.>-]){name}\b{behind}", code):
+        before = code[: m.start()].removesuffix("bitfold::").rstrip()
+        if d.kind != "function" or not re.search(r"[\w>&*]$", before) or re.search(r"\b(return|else)$", before):
+            return True
+    return False
+
+
 def runs_in(entry, programs):
-    """The first program that the tests compile and run which uses a name of this entry."""
-    for d in entry.all:
-        last = d.name.rsplit("::", 1)
-        inside = last[0] if len(last) == 2 and not last[0][0].isupper() else ""
-        word = re.escape(f"{inside}::{last[-1]}" if inside in ("cpu", "cuda", "ops", "order") else last[-1])
-        pattern = re.compile(rf"(?<![\w.-]){word}\b" + (r"(?=[(<])" if d.kind == "function" else r"(?=[<({]| [a-z*&]\w*[ ;({\[=,)]| \w+\.)" if d.kind in ("class", "struct", "enum", "typedef") else r"(?![\w ]+ )"))
-        for path, text in programs:
-            if found := next((n for n, line in enumerate(text.splitlines(), 1) if pattern.search(re.sub(r'"[^"]*"|//.*', "", line)) and "#include" not in line), None):
-                return path, found
+    """The first program that the tests compile and run which uses this entry: of those that include its header themselves, or else
+    by another header."""
+    header = entry.all[0].header
+    for directly in (True, False):
+        for program in programs:
+            if header in (program.included if directly else program.reached):
+                for number, line in enumerate(program.lines, 1):
+                    if "#include" not in line and any(uses(line, d) for d in entry.all):
+                        return program.path, number
     return None
+
+
+class Program:
+    INCLUDE = re.compile(r"#include <bitfold/([\w/.]+)>")
+
+    def __init__(self, path, root):
+        self.path, text = str(path.relative_to(root)), path.read_text()
+        self.lines = text.splitlines()
+        self.included = set(self.INCLUDE.findall(text))
+        self.reached, waiting = set(), list(self.included)
+        while waiting:
+            header = waiting.pop()
+            if header not in self.reached:
+                self.reached.add(header)
+                waiting += self.INCLUDE.findall((root / "include/bitfold" / header).read_text())
 
 
 def fields(d, links, here):
@@ -241,8 +269,8 @@ def main():
     entries = [e for _, headers_of in pages for _, es in headers_of for e in es]
     links = Links([each for e in entries for each in e.with_members()], [h for page in PAGES for h in page.headers])
     programs = []
-    for pattern in ("examples/*.cpp", "examples/*.cu", "tests/*_test.cpp", "tests/*_test.cu", "tests/packaging/*.cpp"):
-        programs += [(str(p.relative_to(root)), p.read_text()) for p in sorted(root.glob(pattern))]
+    for pattern in ("examples/*.cpp", "examples/*.cu", "tests/*_test.cpp", "tests/*_test.cu", "tests/*.hpp", "src/cli/*.cpp", "python/*.cpp"):
+        programs += [Program(path, root) for path in sorted(root.glob(pattern))]
 
     folder.mkdir(parents=True, exist_ok=True)
     overview = "# The C++ and CUDA library, function by function\n\n"

@@ -42,8 +42,7 @@ class communicator {
   /// its wait() on every rank, and what the one sends the others receive in the same one. So
   /// start() may do all of it, and wait() nothing.
   virtual void start(std::span<const outgoing> send, std::span<const incoming> receive) = 0;
-  /// Returns when all messages of the last start() have been sent and received. Where it throws,
-  /// nothing is sent or received any more, and the bytes are the caller's again.
+  /// Returns when all messages of the last start() have been sent and received.
   virtual void wait() = 0;
 
   /// Memory for messages, kept from one call to the next: a page that is new takes longer than the

@@ -71,19 +71,14 @@ struct rank_plan {
 rank_plan plan_of(collective what, const reduction& r, std::span<const std::uint64_t> contributions,
                   std::size_t n, int rank, int root = 0);
 
-/// How many contributions the ranks before this one have, where it has `count`. All ranks call it.
+/// How many contributions the ranks before this one have, where it has `count`: the number of its
+/// first one. All ranks call it. Errors: what the communicator throws; errc::usage where other
+/// ranks make another call.
 std::uint64_t first_of(communicator& by, std::uint64_t count);
 
 namespace cpu {
 
-// All ranks make these calls, in the same order. Each begins with a header, by which they compare
-// them: the kind of call, the reduction, n and root. Errors (errc::usage) on every rank, before any
-// element is sent: calls that differ; one that a rank refuses, which has that error itself; no
-// contributions on all ranks together; folded ones that are not numbered as they lie on ranks.
-// A rank refuses, besides what fold_contributions does, a null pointer, and an `out` that overlaps
-// a contribution, unless each result lies where the same element does. What the communicator throws
-// goes on to the caller; some results may be written then. The communicator is called by the thread
-// that calls, and elements are folded on opts.threads.
+// All ranks make these calls, in the same order, whose errors are those of all_reduce.
 
 /// The reduction of all ranks' contributions, element by element, on every rank: the results of
 /// reduce_contributions, where the contributions of rank 0 come first.
@@ -92,16 +87,27 @@ namespace cpu {
 /// mine: what this rank has: none, one, some, or folded ones, of n elements of type r.in() each.
 /// n: the same on all ranks.
 /// out: room for n results of type r.out(). It may be a contribution if its elements are as large.
-/// Cost: plan_of says how many bytes each rank sends, receives and keeps.
+/// opts: threads and target of this rank, on which no bit depends. The communicator is called by
+/// the thread that calls. Cost: plan_of says how many bytes each rank sends, receives and keeps.
+/// The call begins with a header, by which ranks compare what they ask for: the kind of call, the
+/// reduction, n and root. Errors (errc::usage) on every rank, before any element is sent: calls
+/// that differ; one that a rank refuses, which has that error itself; no contributions on all ranks
+/// together; folded ones that are not numbered as they lie on ranks. A rank refuses, besides what
+/// fold_contributions does, a null pointer, and an `out` that overlaps a contribution, unless each
+/// result lies where the same element does. What the communicator throws goes on to the caller;
+/// some results may be written then.
 void all_reduce(communicator& by, const reduction& r, const own_contributions& mine, std::size_t n,
                 void* out, const options& opts = {});
 
-/// The same on rank `root` alone; elsewhere `out` is not looked at and may be null.
+/// As all_reduce, with the results on rank `root` alone: elsewhere `out` is not looked at and may
+/// be null. Errors, besides: a root that is no rank.
 void reduce(communicator& by, const reduction& r, const own_contributions& mine, std::size_t n,
             void* out, int root = 0, const options& opts = {});
 
-/// The same of which each rank gets its part: to `out` the n results of this rank's. A contribution
-/// has n elements for each rank, those for rank 0 first.
+/// As all_reduce, of which each rank gets its part alone.
+/// mine: contributions of n elements for each rank, those for rank 0 first.
+/// n: results of a rank.
+/// out: room for the n results of this rank.
 void reduce_scatter(communicator& by, const reduction& r, const own_contributions& mine,
                     std::size_t n, void* out, const options& opts = {});
 
