@@ -53,9 +53,10 @@ class Declaration:
 @dataclass
 class Field:
     name: str
-    type: str
-    line: int
-    comment_text: str
+    type: str = ""
+    value: str = ""  # by default
+    line: int = 0
+    comment_text: str = ""
 
 
 def doxygen(headers, names):
@@ -129,7 +130,7 @@ class Header:
         source = "\n".join(re.sub(r"\s*//.*$", "", line) for line in self.lines[first : first + 60] if not line.startswith("#"))
         for i, c in enumerate(source):
             rest = source[i:]
-            if kind == "concept":
+            if kind in ("concept", "variable"):
                 depth += (c in "({") - (c in ")}")
                 if c == ";" and depth == 0:
                     break
@@ -238,9 +239,9 @@ def read(headers, names, only, without):
             kind = m.get("kind")
             if kind == "variable" and owner is not None and m.get("static") != "yes":
                 said = " ".join(filter(None, (text_in(m, "briefdescription"), text_in(m, "detaileddescription"))))
-                value = text_in(m, "initializer")
-                what = text_in(m, "type").replace("< ", "<").replace(" >", ">").replace(" *", "*").replace(" &", "&") + (f" {value}" if value.startswith("=") else "")
-                f = Field(m.findtext("name"), what, int(location.get("line")), said)
+                value = text_in(m, "initializer").removeprefix("=").strip()
+                what = text_in(m, "type").replace("< ", "<").replace(" >", ">").replace(" *", "*").replace(" &", "&")
+                f = Field(m.findtext("name"), what, value, int(location.get("line")), said)
                 if owner.fields and owner.fields[-1][0].line == f.line:
                     owner.fields[-1].append(f)
                 else:
@@ -251,7 +252,7 @@ def read(headers, names, only, without):
             if kind == "enum":
                 for v in m.findall("enumvalue"):
                     said = " ".join(filter(None, (text_in(v, "briefdescription"), text_in(v, "detaileddescription"))))
-                    d.fields.append([Field(v.findtext("name"), "", 0, said)])
+                    d.fields.append([Field(v.findtext("name"), comment_text=said)])
             d.member = owner is not None
             (found[header] if owner is None else owner.members).append(d)
     for name, d in classes.items():
@@ -261,6 +262,9 @@ def read(headers, names, only, without):
         ds.sort(key=lambda d: d.line)
         for before, d in zip(ds, ds[1:]):
             # What follows directly shares a comment: overloads, and outside of classes functions that are declared alone.
+            if d.line == before.line:
+                d.shares = True
+                continue
             alone = d.kind == "function" and not d.member and not d.has_body and not before.has_body
             range_of = {name.rsplit("::", 1)[-1] for name in (before.name, d.name)} == {"begin", "end"}
             d.shares = d.follows and bool(before.comment or before.shares) and (before.name == d.name or range_of or alone)

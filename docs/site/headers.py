@@ -10,8 +10,8 @@ import declarations
 from pages import INTERNAL, ONLY, PAGES, WITHOUT
 
 #: What begins an item of its own within a comment.
-LABEL = re.compile(r"(?:(?<=\. )|(?<=\) )|(?<=[.)]\n)|^)((?:Errors|Memory|Returns|Cost)(?=:|,| \()(?:\([^)]*\)|[^:.(])*):\s")
-SENTENCE = re.compile(r"(.+?[.!?:])(?=\s|$)", re.S)
+LABEL = re.compile(r"(?:(?<=\. )|(?<=\) )|(?<=[.)]\n)|^)((?:Errors|Memory|Returns|Cost)(?=[:,]|\s\()(?:\([^)]*\)|[^:.(])*):\s")
+SENTENCE = re.compile(r"(.+?(?<![.\s])[.!?:])(?=\s|$)", re.S)
 
 
 def slug(text):
@@ -25,7 +25,7 @@ class Links:
         r"`[^`]+`"  # code already
         r"|\[[^\]]+\]\([^)]+\)|(?<![\w/`])docs/([\w-]+)\.md"
         r"|(?<![\w.])(?:bitfold/)?(?:\w+/)?\w+\.(?:hpp|cuh)\b"
-        r"|(?<![\w:`/.-])(?:\w+(?:::\w+)+|\w+\.\w+(?=\()|[A-Za-z]\w*_\w*\w|[A-Za-z]\w*(?=\[|\(\)))(?:\(\))?(?:\[[^\]]*\])?"
+        r"|(?<![\w:`/.-])(?:\w+(?:::\w+)+|\w+\.\w+(?=\()|[A-Za-z]\w*_\w*\w|[A-Za-z]\w*(?=\[|\())(?:\([^()]*\)|\{[^{}]*\})?(?:\[[^\]]*\])?"
     )
 
     def __init__(self, entries, headers):
@@ -49,8 +49,10 @@ class Links:
         return next((a for page, a in found if page == self.page), found[0][1] if found else None)
 
     def code(self, text, here):
-        name = re.sub(r"\(\)$|\[.*$", "", text).removeprefix("bitfold::")
-        place = self.place(name) if "_" in name or "::" in name or "." in name or text.endswith("()") else None
+        name = re.sub(r"[({\[].*$", "", text, flags=re.S).removeprefix("bitfold::")
+        place = self.place(name) if re.search(r"[_.]|::", name) or text.endswith("()") else None
+        if not place and "::" in name:  # a value of an enumeration
+            place = self.place(name.rpartition("::")[0])
         return f"[`{text}`](#{place})" if place and place != here else f"`{text}`"
 
     def markdown(self, text, here):
@@ -97,7 +99,7 @@ def described(comment, parameters, links, here):
     for kind, lines in blocks_of(comment):
         if kind == "code":
             indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-            language = "cpp" if any(re.search(r"[;{}]\s*(//|$)", line) for line in lines) else "text"
+            language = "cpp" if any(re.search(r"[)}]\s*;|\{", line) for line in lines) else "text"
             out.append(f"```{language}\n" + "\n".join(line[indent:] for line in lines) + "\n```")
             continue
         items, text = [], []
@@ -227,9 +229,10 @@ class Program:
 def fields(d, links, here):
     out = []
     for group in d.fields:
-        names = ", ".join(f"`{f.name}`" for f in group)
+        of_all = len({f.value for f in group}) == 1  # one value by default
+        names = ", ".join(f"`{f.name}`" if of_all or not f.value else f"`{f.name} = {f.value}`" for f in group)
         said = " ".join(f.comment_text for f in group if f.comment_text)
-        kind = group[0].type
+        kind = group[0].type + (f" = {group[0].value}" if of_all and group[0].value else "")
         out.append(f"- {names}" + (f" (`{kind}`)" if kind else "") + (f": {links.markdown(said, here)}" if said else ""))
     return "\n".join(out)
 
@@ -238,7 +241,7 @@ def text_of(entry, links, programs, level):
     links.scope = entry.names[0].rpartition("::")[0]
     out = [f"({entry.anchor})=\n{'#' * level} " + ", ".join(f"`{n}`" for n in entry.names)]
     for block in entry.blocks:
-        out.append("```cpp\n" + "\n".join(d.signature for d in block) + "\n```")
+        out.append("```cpp\n" + "\n".join(dict.fromkeys(d.signature for d in block)) + "\n```")
         if block[0].comment:
             out.append(described(block[0].comment, [p for d in block for p in d.parameters], links, entry.anchor))
         out += [fields(d, links, entry.anchor) for d in block if d.fields]
@@ -279,13 +282,13 @@ def main():
     overview += "each processor, thread count, launch shape and layout, unless an entry says otherwise ([order.md](../docs/order.md)).\n\n"
     overview += "```{toctree}\n:hidden:\n\n" + "\n".join(page.file for page, _ in pages) + "\n```\n\n"
     for page, headers_of in pages:
-        overview += f"## [{page.title}]({page.file}.md)\n\n| | |\n|---|---|\n"
+        overview += f"## [{page.title}]({page.file}.md)\n\n"
         for _, es in headers_of:
             for e in es:
                 names = ", ".join(f"[`{n}`](#{e.anchor})" for n in e.names)
-                sentence = SENTENCE.match(" ".join(" ".join(e.comment()).split()))
+                sentence = SENTENCE.match(re.sub(r" \([^()]*\)(?=[\s.,:])", "", " ".join(" ".join(e.comment()).split())) + ".")
                 said = links.markdown(sentence[1].rstrip(":."), e.anchor) if sentence else ""
-                overview += f"| {names} | {said.replace('|', '&#124;')} |\n"
+                overview += f"- {names}" + (f": {said}.\n" if said else "\n")
         overview += "\n"
         links.page = page.file
         text = f"# {page.title}\n\n{page.text}\n\n"
@@ -293,7 +296,7 @@ def main():
             title = f"`bitfold/{header}`"
             links.scope = ""
             text += f"({slug(header)})=\n## {title}\n\n"
-            if intro := declarations.introduction(headers / header):
+            if (intro := declarations.introduction(headers / header)) and not ONLY.get(header):
                 text += described(intro, [], links, "") + "\n\n"
             text += "".join(text_of(e, links, programs, 3) for e in es)
         if page.example:

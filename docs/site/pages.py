@@ -14,7 +14,7 @@ class Page:
 PAGES = [
     Page("cpp-reduce", "Reduce an array", "Arrays in the memory of the host, whose elements lie one behind the other. [exact.md](../docs/exact.md) says which method to choose.",
          ["reduce.hpp", "source.hpp", "cpu.hpp", "bound.hpp"], "examples/cpu.cpp"),
-    Page("cpp-shapes", "Axes, segments, keys, windows", "Many outputs of one array. [shapes.md](../docs/shapes.md) explains what they share. `reduce` itself is on [the page before](cpp-reduce.md).",
+    Page("cpp-shapes", "Axes, segments, keys, windows", "Many outputs of one array. [shapes.md](../docs/shapes.md) explains what they share. `reduce` itself is on [another page](cpp-reduce.md).",
          ["axes.hpp", "view.hpp", "strides.hpp", "scatter.hpp"], "examples/shapes.cpp"),
     Page("cpp-requests", "Operations, methods and types", "What can be asked for: an operation by a method, of elements of a type. [operations.md](../docs/operations.md) has what each computes.",
          ["reduction.hpp", "op.hpp", "method.hpp", "dtype.hpp", "error.hpp"]),

@@ -49,15 +49,15 @@ class accumulator {
 
   // ---- Adding. Each of these gives the accumulator itself.
 
-  /// Adds an element, or each element of a span. Cost: some operations on integers an element; a
-  /// span is read in vectors, at the speed of memory where it is long.
+  /// Adds an element. Cost: some operations on integers; a span is faster, as it is read in
+  /// vectors.
   accumulator& add(T x)
     requires(Degree == 1)
   {
     exact::deposit<exact::term::element>(state_, x);
     return *this;
   }
-  /// The same of a span of any length and alignment.
+  /// Adds each element of a span, of any length and alignment.
   accumulator& add(std::span<const T> x)
     requires(Degree == 1)
   {

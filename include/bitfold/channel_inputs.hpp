@@ -31,8 +31,8 @@ struct channels {
   const void* b = nullptr;                      ///< a bias for each channel; none: nothing is added
   const void *mean = nullptr, *rstd = nullptr;  ///< of each statistic, as all that follow
   const void* low = nullptr;                    ///< of channel_norm: the exact mean less `mean`
-  const void* mean_g = nullptr;                 ///< of channel_norm_backward: mean(g w),
-  const void* slope = nullptr;                  ///< and dot(g w, z) / n
+  const void* mean_g = nullptr;                 ///< of channel_norm_backward: mean(g w)
+  const void* slope = nullptr;                  ///< of channel_norm_backward: dot(g w, z) / n
 
   /// How many statistics there are.
   std::size_t statistics() const { return (of_each_outer ? outer : 1) * (count / sharing); }

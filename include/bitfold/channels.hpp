@@ -22,14 +22,14 @@ namespace cpu {
 /// Applies f to each element.
 /// input: the elements, and what f takes besides.
 /// out: room for input.size() elements of input.type, where x has them; it may be x.
-/// Errors (errc::usage, naming the argument): a type
-/// that is no float; `sharing` that does not divide `count`; more than 2^60 elements; a pointer
-/// that is needed and null, or not aligned to its elements; those of `opts`.
+/// Errors (errc::usage, naming the argument): a type that is no float; `sharing` that does not
+/// divide `count`; more than 2^60 elements; a pointer that is needed and null, or not aligned to
+/// its elements; those of `opts`.
 void apply(channel_function f, const channels& input, void* out, const options& opts = {});
 
-/// The sums that channel_norm_backward and the parameters' gradients take: mean(g w) and
-/// dot(g w, z) / n of each statistic; dw = dot(g, z) and db = sum(g) of each channel, all by method
-/// tree. Those of `to` that are null are not computed. x is g, y what the norm took. Errors,
+/// The sums that channel_norm_backward and the parameters' gradients take: mean(g w) and dot(g w,
+/// z) / n of each statistic; dw = dot(g, z) and db = sum(g) of each channel, all by method tree.
+/// Those of `to` that are null are not computed. x is g, y what the norm took. Errors,
 /// besides: no elements; nothing that is wanted.
 void gradient_sums(const channels& input, const channel_sums& to, const options& opts = {});
 }  // namespace cpu

@@ -59,8 +59,7 @@ namespace cuda {
 /// nodes: the list itself is read on the host, at once.
 /// workspace: of contributions_workspace_bytes(r, nodes, n) bytes, aligned to 16 bytes: none of up
 /// to 96 nodes.
-/// Errors, besides:
-/// errc::usage (not aligned; workspace too small); errc::no_device; errc::cuda.
+/// Errors, besides: errc::usage (not aligned; workspace too small); errc::no_device; errc::cuda.
 std::size_t contributions_workspace_bytes(const reduction& r,
                                           std::span<const contribution_node> nodes, std::size_t n);
 void fold_contributions(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,

@@ -29,9 +29,9 @@ std::vector<target> available_targets();
 /// More threads than these count as these: an array is cut into so many parts at the most.
 inline constexpr int max_threads = 1024;
 
-/// How a call on the CPU is run: it changes the speed and never a bit. Every function takes one,
-/// last, and refuses (errc::usage) a negative number of threads, and a target that this build or
-/// this machine has not.
+/// How a call on the CPU is run: it changes the speed and never a bit. What takes one refuses
+/// (errc::usage) a negative number of threads, and a target that this build or this machine has
+/// not.
 struct options {
   /// At most so many threads, and no more than there are cores that this process may use; 0: one
   /// for each of these. Fewer, where no more can be made.
@@ -57,15 +57,15 @@ class on_team {
   team previous_;
 };
 
-/// Reduces n elements in the canonical order, and gives the result, of type r.out().
-/// May be called from any thread, inside tasks of oneTBB or OpenMP, in the child of a fork, and by
-/// destructors at the end of a thread or of the program. All calls share threads of bitfold's own,
-/// and one waits for nothing but its own elements.
+/// Reduces n elements in the canonical order, and gives the result, of type r.out(). May be called
+/// from any thread, inside tasks of oneTBB or OpenMP, in the child of a fork, and by destructors at
+/// the end of a thread or of the program. All calls share threads of bitfold's own, and one waits
+/// for nothing but its own elements.
 /// r: what is computed, by which method and in which types (make_reduction).
 /// data: elements of type r.in(), one behind the other, at any alignment; may be null when n is 0.
 /// n: of no elements the result is what the operation has for none: 0 of a sum, NaN of a mean.
 /// opts: threads and target, on which no bit depends.
-/// Cost: one read of the elements, by one thread of a short array, and by more the longer it is.
+/// Cost: one read of the elements, by one thread of a short array, and by more of a longer one.
 /// count_distinct sorts a copy of elements that are wider than 2 bytes; `sequential` takes one
 /// thread.
 /// Errors (errc::usage): threads < 0; a target that is not available; a null pointer with n > 0; an
@@ -79,9 +79,8 @@ scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n,
 /// Several reductions of the same one or two inputs (y is null where they take one) in one pass:
 /// out[k] has the bits that reductions[k] has alone.
 /// out: room for a result of each reduction, in their order.
-/// Errors (errc::usage), besides the above:
-/// reductions that differ in in() or in how many inputs they take; `out` not as long as
-/// `reductions`. Nothing is written then.
+/// Errors (errc::usage), besides the above: reductions that differ in in() or in how many inputs
+/// they take; `out` not as long as `reductions`. Nothing is written then.
 void reduce(std::span<const reduction> reductions, const void* x, const void* y, std::size_t n,
             std::span<scalar> out, const options& opts = {});
 
@@ -106,8 +105,8 @@ inline void reduce(const reduction& r, const view& x, std::initializer_list<int>
 /// Sliding windows of x, of which each is an output: its elements in x's row-major order, without
 /// those of the padding, which are not there (a mean is that of the others).
 /// per_axis: a window for each axis along which it slides; an axis has one at the most.
-/// out: out[k] is the address of the results of reductions[k], of the extents
-/// windows_extents(x, per_axis), in row-major order.
+/// out: out[k] is the address of the results of reductions[k], of the extents windows_extents(x,
+/// per_axis), in row-major order.
 /// Memory, if there is a padding: that of the results once more.
 /// Errors, besides reduce's: those of windows_extents; windows that are cut off in more than 2^16
 /// ways.
@@ -116,9 +115,8 @@ void reduce_windows(std::span<const reduction> reductions, const view& x,
                     const options& opts = {});
 
 /// Segments of one or two arrays of n elements, one output each.
-/// offsets: one more than there are segments. Segment k has elements offsets[k] to
-/// offsets[k + 1] - 1, which may be none. Elements before the first and from the last on are in no
-/// segment.
+/// offsets: one more than there are segments. Segment k has elements offsets[k] to offsets[k + 1] -
+/// 1, which may be none. Elements before the first and from the last on are in no segment.
 /// out: out[k] is the address of the results of reductions[k], one for each segment.
 /// Errors (errc::usage), besides those of reduce: no offsets at all; offsets that fall or leave the
 /// array; a segment without elements where a reduction has no result for that.

@@ -154,9 +154,11 @@ void reduce_segments(std::span<const reduction> reductions, const void* x, const
 /// Elements by their keys, as cpu::reduce_by_key. Does not allocate or synchronise.
 /// keys: n of them in device memory. Elements whose key names no output are left out, and of a key
 /// without elements an operation that has no result for none writes 0. (check_keys tells the
-/// first.) outputs: fewer than 2^32 - 1; and n is below 2^32. out: out[k] is the device address of
-/// the results of reductions[k], one for each output. Errors, besides those of reduce: keys that
-/// are null or not aligned; too many elements or outputs.
+/// first.)
+/// outputs: fewer than 2^32 - 1; and n is below 2^32.
+/// out: out[k] is the device address of the results of reductions[k], one for each output.
+/// Errors, besides those of reduce: keys that are null or not aligned; too many elements or
+/// outputs.
 std::size_t by_key_workspace_bytes(std::span<const reduction> reductions, std::size_t n,
                                    std::size_t outputs, const launch& shape = {});
 void reduce_by_key(std::span<const reduction> reductions, const void* x, const void* y,
@@ -211,9 +213,9 @@ class in_parts {
   /// Plans the parts of n elements, by the current device.
   /// memory: bytes of it that may be used for a part of each input and for the workspace, each
   /// rounded up to a multiple of 256.
-  /// Errors (errc::usage): as reduce's;
-  /// count_distinct, which wants all elements at once; memory too small for what a block folds
-  /// at once (some MiB for 2^32 elements), or for less than 2^-13 of the elements by method exact.
+  /// Errors (errc::usage): as reduce's; count_distinct, which wants all elements at once; memory
+  /// too small for what a block folds at once (some MiB for 2^32 elements), or for less than 2^-13
+  /// of the elements by method exact.
   in_parts(std::span<const reduction> reductions, std::size_t n, std::size_t memory,
            const launch& shape = {});
   ~in_parts();

@@ -44,7 +44,7 @@ class linked_ranks {
 
   /// To out, n results: of each element the reduction over the ranks, with the bits that
   /// reduce_contributions has for their x in order. All ranks make the same calls, each on one
-  /// stream, or behind one another. Enqueues one kernel, and neither allocates nor waits.
+  /// stream, or behind one another. Enqueues one kernel.
   /// x: n elements of type r.in() in device memory, aligned to 16 bytes.
   /// out: room for n results of type r.out(), aligned to 16 bytes; it may be x.
   /// Errors: errc::usage (not aligned; null; what `takes` refuses; open() was not called);

@@ -20,9 +20,9 @@ namespace bitfold::order {
 /// The number of an element, of a leaf or of a lane.
 using index = std::uint64_t;
 
-/// Of the order: with another one golden bits move.
+/// The version of the order: with another one golden bits move.
 inline constexpr int version = 1;
-/// Of a leaf, at most.
+/// Lanes of a leaf; a short one has fewer.
 inline constexpr int lanes = 32;
 /// Elements of a leaf, of which the last may have fewer.
 inline constexpr int leaf = 256;

@@ -74,10 +74,10 @@ class reduction {
 /// out: the type of the result. By default that of the elements; of integers the accumulator's; of
 /// other typings what default_out says.
 /// ddof: what var and std subtract from the number of elements they divide by.
-/// Errors (errc::usage, naming the argument): a
-/// method that the operation does not take; an accumulator for method exact; an accumulator or an
-/// output type that the typing does not have, or one that is narrower than the input; ddof other
-/// than 0 for an operation but var and std, or negative.
+/// Errors (errc::usage, naming the argument): a method that the operation does not take; an
+/// accumulator for method exact, or one that is none of these (takes_acc); an output type that the
+/// operation does not give (takes_out); ddof other than 0 for an operation but var and std, or
+/// negative.
 reduction make_reduction(op_id op, std::optional<method_id> method, dtype in,
                          std::optional<dtype> acc = {}, std::optional<dtype> out = {},
                          int ddof = 0);

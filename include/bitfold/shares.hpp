@@ -15,11 +15,14 @@ namespace bitfold::cpu {
 
 /// What is to be known of n consecutive elements of an array: states of the leaves that are whole
 /// in them, elements of those that are not, and exact sums. For reduce_shares of the same version
-/// of bitfold, on machines of the same byte order. reductions: the same for all shares. x, y: the
-/// elements, at any alignment; y is null where the reductions take one input. first: the index of
-/// the first of them in the whole array. Memory, and bytes that it returns: at most 510 elements of
-/// each input, and for each reduction some states for each binary digit of n. Errors (errc::usage),
-/// besides those of reduce: a reduction that has no states (count_distinct, and method sequential).
+/// of bitfold, on machines of the same byte order.
+/// reductions: the same for all shares.
+/// x, y: the elements, at any alignment; y is null where the reductions take one input.
+/// first: the index of the first of them in the whole array.
+/// Returns: bytes for at most 510 elements of each input, and for each reduction some states for
+/// each binary digit of n.
+/// Errors (errc::usage), besides those of reduce: a reduction that has no states (count_distinct,
+/// and method sequential).
 std::vector<std::byte> make_share(std::span<const reduction> reductions, const void* x,
                                   const void* y, std::size_t n, std::uint64_t first,
                                   const options& opts = {});

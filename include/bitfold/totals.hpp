@@ -88,8 +88,7 @@ class totals {
   /// How many elements, or pairs of them, were added.
   std::uint64_t count() const { return count_; }
   /// Of reductions()[k]: what cpu::reduce gives for all elements at once. Errors: std::out_of_range
-  /// where there is no such reduction; errc::usage where nothing was added and the operation has no
-  /// result for that.
+  /// where there is no such reduction.
   scalar result(std::size_t k) const;
   /// Whether that is the true value: false for an integer that its type does not hold, where it is
   /// what is left of it modulo 2^bits.
