@@ -1,15 +1,17 @@
-"""What the public headers declare: Doxygen's XML has the names, kinds, members and lines; signatures and comments are the headers' own text."""
+"""What the public headers declare: Doxygen's XML has the names, kinds, members and lines. Signatures and comments are the headers' own
+text."""
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
 #: Namespaces of which nothing is public, unless it is asked for by name.
-HIDDEN = ("bitfold::detail", "bitfold::exact", "bitfold::method", "bitfold::fold", "bitfold::cuda::own", "bitfold::testing::detail", "bitfold::ops")
+HIDDEN = ("detail", "exact", "method", "fold", "ops", "cuda::own", "testing::detail")
 OLDEST = (1, 9, 4)  # that knows concepts
 
 DOXYFILE = """
@@ -67,7 +69,8 @@ def doxygen(headers, names):
         sys.exit(2)
     version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[0]
     if tuple(int(n) for n in re.findall(r"\d+", version)[:3]) < OLDEST:
-        print(f"reference: doxygen {version} does not know C++20's concepts: {'.'.join(map(str, OLDEST))} or newer is needed", file=sys.stderr)
+        oldest = ".".join(map(str, OLDEST))
+        print(f"reference: doxygen {version} does not know C++20's concepts: {oldest} or newer is needed", file=sys.stderr)
         sys.exit(2)
     with tempfile.TemporaryDirectory() as folder:
         paths = " ".join(f'"{(headers / n).resolve()}"' for n in names)
@@ -93,7 +96,8 @@ class Header:
         while i > 0:
             before = self.lines[i - 1].strip()
             part = before.startswith(("template", "requires"))
-            if not before or before.startswith(("//", "#")) or before.endswith("\\") or (not part and re.search(r"([;{}:]|^friend)(\s*//.*)?$", before)):
+            ends = not part and re.search(r"([;{}:]|^friend)(\s*//.*)?$", before)
+            if not before or before.startswith(("//", "#")) or before.endswith("\\") or ends:
                 break
             i -= 1
         return i
@@ -124,40 +128,26 @@ class Header:
         """Whether a declaration ends on the line before."""
         return first > 0 and re.search(r"[;}](\s*//.*)?$", self.lines[first - 1]) is not None
 
-    def signature(self, first, kind):
-        """From the first line to the body, or to the end."""
-        text, depth, i = "", 0, first
+    def head(self, first, kind):
+        """What stands from the first line to the body, or to the end, and whether there is a body."""
         source = "\n".join(re.sub(r"\s*//.*$", "", line) for line in self.lines[first : first + 60] if not line.startswith("#"))
-        for i, c in enumerate(source):
-            rest = source[i:]
-            if kind in ("concept", "variable"):
-                depth += (c in "({") - (c in ")}")
-                if c == ";" and depth == 0:
-                    break
-                continue
-            depth += (c in "(") - (c in ")")
-            if depth:
-                continue
-            if c == ";" or (c == ":" and re.match(r": (?!:)\w+[({]", rest) and kind == "function" and source[i - 1] not in ":"):
-                break
-            if c == "{" and not re.search(r"requires requires\([^()]*\) $", source[:i]) and not re.search(r"= $", source[:i]):
-                if not re.search(r"requires requires\([^()]*\) \{[^{}]*$", source[:i]):
-                    break
-        text = source[:i].rstrip()
-        if kind == "variable" and re.search(r"=\s*\[", text):
-            text = re.sub(r"\s*=\s*\[.*", "", text, flags=re.S)
-        text = re.sub(r"\b(?:BITFOLD_HD|inline|explicit) ", lambda m: m[0] if "explicit" in m[0] else "", text)
-        lines = text.splitlines()
-        indent = len(lines[0]) - len(lines[0].lstrip())
-        return "\n".join(line[indent:] if not line[:indent].strip() else line for line in lines) + ";"
-
-    def has_body(self, first):
         depth = 0
-        for c in "\n".join(re.sub(r"\s*//.*$", "", line) for line in self.lines[first:]):
-            depth += (c in "(") - (c in ")")
-            if depth == 0 and c in ";{":
-                return c == "{"
-        return False
+        for i, c in enumerate(source):
+            inside = depth or kind in ("concept", "variable") or re.search(r"requires requires\([^()]*\) $", source[:i])
+            initializers = c == ":" and kind == "function" and source[i - 1].isspace() and source[i + 1] == " "
+            if c == "(" or (c == "{" and inside):
+                depth += 1
+            elif c in ")}" and depth:
+                depth -= 1
+            elif depth == 0 and (c in ";{" or initializers):
+                return source[:i].rstrip(), c != ";"
+        return source, False
+
+    def signature(self, first, kind):
+        text = self.head(first, kind)[0]
+        if kind == "variable":
+            text = re.sub(r"\s*=\s*\[.*", "", text, flags=re.S)  # a lambda, which computes it
+        return textwrap.dedent(re.sub(r"\b(?:BITFOLD_HD|inline) ", "", text)) + ";"
 
 
 def introduction(path):
@@ -175,100 +165,117 @@ def text_in(element, tag):
     return " ".join("".join(part.itertext()).split()) if part is not None else ""
 
 
+def comment_of(element):
+    return " ".join(filter(None, (text_in(element, "briefdescription"), text_in(element, "detaileddescription"))))
+
+
 def is_kept(member):
-    """Not what is private, deleted, defaulted, a destructor, an assignment, or declared by a base class."""
+    """Not what is private, deleted, defaulted, a destructor, an assignment, a guide of deduction, or declared by a base class."""
     name, arguments = member.findtext("name"), member.findtext("argsstring") or ""
     if member.get("prot") != "public" or name.startswith("~") or name == "operator=" or "@" in name:
         return False
-    return not re.search(r"=\s*(delete|default)$|\boverride\b|\)\s*->", arguments)
+    if "->" in arguments and not text_in(member, "type"):
+        return False
+    return not re.search(r"=\s*(delete|default)$|\boverride\b", arguments)
+
+
+def field_of(member):
+    kind = text_in(member, "type").replace("< ", "<").replace(" >", ">").replace(" *", "*").replace(" &", "&")
+    value = text_in(member, "initializer").removeprefix("=").strip()
+    return Field(member.findtext("name"), kind, value, int(member.find("location").get("line")), comment_of(member))
+
+
+class Reader:
+    def __init__(self, headers, names, only, without):
+        self.only, self.without = only, without
+        self.texts = {n: Header(headers / n) for n in names}
+        self.found = {n: [] for n in names}
+        self.classes = {}
+        compounds = list(doxygen(headers, names))
+        for c in compounds:
+            if c.get("kind") in ("class", "struct", "concept"):
+                self.read_class(c)
+        for c in compounds:
+            owner = self.classes.get(c.findtext("compoundname"))
+            if c.get("kind") == "namespace":
+                self.read_namespace(c)
+            if c.get("kind") == "namespace" or owner:
+                for m in c.findall("sectiondef/memberdef"):
+                    self.read_member(m, c.findtext("compoundname"), owner)
+        for name, d in self.classes.items():
+            outer = self.classes.get(name.rpartition("::")[0])
+            (outer.members if outer else self.found[d.header]).append(d)
+        for ds in [*self.found.values(), *(d.members for d in self.classes.values())]:
+            ds.sort(key=lambda d: d.line)
+            share_comments(ds)
+
+    def is_public(self, full, header, compound):
+        name = full.removeprefix("bitfold::")
+        if header in self.only:
+            return any(name == n or name.startswith(n + "::") for n in self.only[header])
+        if "@" in compound or not full.startswith("bitfold::"):
+            return False
+        hidden = any(f"{compound}::".startswith(f"bitfold::{n}::") for n in HIDDEN)
+        return not hidden and name not in self.without.get(header, ())
+
+    def declared(self, full, kind, location, behind=True):
+        text = self.texts[location.get("file")]
+        first = text.first_line(int(location.get("line")), full)
+        comment = text.comment_above(first) or (text.comment_behind(first) if behind else [])
+        d = Declaration(full.removeprefix("bitfold::"), kind, location.get("file"), first + 1, text.signature(first, kind), comment)
+        d.follows = not comment and text.follows_another(first)
+        d.has_body = text.head(first, kind)[1]
+        return d
+
+    def read_class(self, c):
+        name, location = c.findtext("compoundname"), c.find("location")
+        header = location.get("file")
+        if c.get("prot", "public") == "public" and header in self.texts and "<" not in name and self.is_public(name, header, name):
+            self.classes[name] = self.declared(name, c.get("kind"), location, behind=False)
+
+    def read_namespace(self, c):
+        """One that has a comment."""
+        name, header = c.findtext("compoundname").removeprefix("bitfold::"), c.find("location").get("file")
+        if header not in self.texts:
+            return
+        for i, line in enumerate(self.texts[header].lines):
+            if line == f"namespace {name} {{" and (comment := self.texts[header].comment_above(i)):
+                self.found[header].append(Declaration(name, "namespace", header, i + 1, f"namespace {name}", comment))
+
+    def read_member(self, m, compound, owner):
+        full, header, kind = f"{compound}::{m.findtext('name')}", m.find("location").get("file"), m.get("kind")
+        if header not in self.texts or not is_kept(m) or not (owner or self.is_public(full, header, compound)):
+            return
+        if full.removeprefix("bitfold::") in self.without.get(header, ()):
+            return
+        if owner and kind == "variable" and m.get("static") != "yes":
+            f = field_of(m)
+            if owner.fields and owner.fields[-1][0].line == f.line:
+                owner.fields[-1].append(f)
+            else:
+                owner.fields.append([f])
+            return
+        d = self.declared(full, kind, m.find("location"))
+        d.member = bool(owner)
+        d.parameters = [p.findtext("declname") for p in m.findall("param") if p.findtext("declname")]
+        types = [text_in(p, "type") for p in m.findall("templateparamlist/param")]
+        d.parameters += [t.split()[-1] for t in types if t.startswith("class ")]
+        d.fields = [[Field(v.findtext("name"), comment_text=comment_of(v))] for v in m.findall("enumvalue")]
+        (owner.members if owner else self.found[header]).append(d)
+
+
+def share_comments(ds):
+    """What follows directly shares a comment: overloads, and outside of classes functions that are declared alone."""
+    for before, d in zip(ds, ds[1:]):
+        alone = d.kind == "function" and not d.member and not d.has_body and not before.has_body
+        range_of = {name.rsplit("::", 1)[-1] for name in (before.name, d.name)} == {"begin", "end"}
+        follows = d.follows and bool(before.comment or before.shares) and (before.name == d.name or range_of or alone)
+        d.shares = follows or d.line == before.line
 
 
 def read(headers, names, only, without):
     """The declarations of each header, in order; those of classes have their members."""
-    texts = {n: Header(headers / n) for n in names}
-    found = {n: [] for n in names}
-    classes = {}
-    compounds = [c for c in doxygen(headers, names) if c.get("kind") in ("namespace", "class", "struct", "concept")]
-
-    def is_public(full, header, compound):
-        name = full.removeprefix("bitfold::")
-        if header in only:
-            return any(name == n or name.startswith(n + "::") for n in only[header])
-        if any(name == n or name.startswith(n + "::") for n in without.get(header, ())):
-            return False
-        return not any((compound + "::").startswith(h + "::") for h in HIDDEN) and "@" not in compound and compound.startswith("bitfold")
-
-    def declared(full, kind, location, parameters=(), trailing=True):
-        header = location.get("file")
-        text = texts[header]
-        first = text.first_line(int(location.get("line")), full)
-        above = text.comment_above(first)
-        comment = above or (text.comment_behind(first) if trailing else [])
-        return Declaration(full.removeprefix("bitfold::"), kind, header, first + 1, text.signature(first, kind), comment, parameters=list(parameters),
-                           follows=not comment and text.follows_another(first), has_body=text.has_body(first))  # fmt: skip
-
-    for c in compounds:
-        kind, name = c.get("kind"), c.findtext("compoundname")
-        location = c.find("location")
-        if kind == "namespace" or c.get("prot", "public") != "public" or location is None or location.get("file") not in texts:
-            continue
-        if "<" in name or not is_public(name, location.get("file"), name):
-            continue
-        classes[name] = declared(name, kind, location, trailing=False)
-    for c in compounds:  # namespaces that have a comment
-        compound, location = c.findtext("compoundname"), c.find("location")
-        if c.get("kind") == "namespace" and location is not None and location.get("file") in texts and compound.startswith("bitfold::"):
-            text, last = texts[location.get("file")], compound.rsplit("::", 1)[-1]
-            for i, line in enumerate(text.lines):
-                if line == f"namespace {last} {{" and (comment := text.comment_above(i)):
-                    name = compound.removeprefix("bitfold::")
-                    found[location.get("file")].append(Declaration(name, "namespace", location.get("file"), i + 1, f"namespace {name}", comment))
-    for c in compounds:
-        compound = c.findtext("compoundname")
-        owner = classes.get(compound)
-        if c.get("kind") != "namespace" and owner is None:
-            continue
-        for m in c.findall("sectiondef/memberdef"):
-            location = m.find("location")
-            header = location.get("file")
-            full = f"{compound}::{m.findtext('name')}"
-            if header not in texts or not is_kept(m) or full.removeprefix("bitfold::") in without.get(header, ()):
-                continue
-            if owner is None and not is_public(full, header, compound):
-                continue
-            kind = m.get("kind")
-            if kind == "variable" and owner is not None and m.get("static") != "yes":
-                said = " ".join(filter(None, (text_in(m, "briefdescription"), text_in(m, "detaileddescription"))))
-                value = text_in(m, "initializer").removeprefix("=").strip()
-                what = text_in(m, "type").replace("< ", "<").replace(" >", ">").replace(" *", "*").replace(" &", "&")
-                f = Field(m.findtext("name"), what, value, int(location.get("line")), said)
-                if owner.fields and owner.fields[-1][0].line == f.line:
-                    owner.fields[-1].append(f)
-                else:
-                    owner.fields.append([f])
-                continue
-            parameters = [p.findtext("declname") for p in m.findall("param") if p.findtext("declname")]
-            d = declared(full, kind, location, parameters)
-            if kind == "enum":
-                for v in m.findall("enumvalue"):
-                    said = " ".join(filter(None, (text_in(v, "briefdescription"), text_in(v, "detaileddescription"))))
-                    d.fields.append([Field(v.findtext("name"), comment_text=said)])
-            d.member = owner is not None
-            (found[header] if owner is None else owner.members).append(d)
-    for name, d in classes.items():
-        outer = classes.get(name.rsplit("::", 1)[0])
-        (found[d.header] if outer is None else outer.members).append(d)
-    for ds in [*found.values(), *(d.members for d in classes.values())]:
-        ds.sort(key=lambda d: d.line)
-        for before, d in zip(ds, ds[1:]):
-            # What follows directly shares a comment: overloads, and outside of classes functions that are declared alone.
-            if d.line == before.line:
-                d.shares = True
-                continue
-            alone = d.kind == "function" and not d.member and not d.has_body and not before.has_body
-            range_of = {name.rsplit("::", 1)[-1] for name in (before.name, d.name)} == {"begin", "end"}
-            d.shares = d.follows and bool(before.comment or before.shares) and (before.name == d.name or range_of or alone)
-    return found
+    return Reader(headers, names, only, without).found
 
 
 def without_comment(ds):

@@ -4,13 +4,14 @@ Usage: headers.py FOLDER [ROOT]   (ROOT, the repository, is the working director
 Exit status: 1 where something public has no comment, or a header is neither on a page nor said to be internal; 2 without Doxygen."""
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import declarations
 from pages import INTERNAL, ONLY, PAGES, WITHOUT
 
-#: What begins an item of its own within a comment.
-LABEL = re.compile(r"(?:(?<=\. )|(?<=\) )|(?<=[.)]\n)|^)((?:Errors|Memory|Returns|Cost)(?=[:,]|\s\()(?:\([^)]*\)|[^:.(])*):\s")
+#: What begins an item within a comment: at the beginning of a line or of a sentence.
+LABEL = r"(?:^|(?<=[.)] ))(?P<label>Errors|Memory|Returns|Cost)(?P<besides>(?=[:,]|\s\()(?:\([^)]*\)|[^:.(])*):\s"
 SENTENCE = re.compile(r"(.+?(?<![.\s])[.!?:])(?=\s|$)", re.S)
 
 
@@ -25,7 +26,8 @@ class Links:
         r"`[^`]+`"  # code already
         r"|\[[^\]]+\]\([^)]+\)|(?<![\w/`])docs/([\w-]+)\.md"
         r"|(?<![\w.])(?:bitfold/)?(?:\w+/)?\w+\.(?:hpp|cuh)\b"
-        r"|(?<![\w:`/.-])(?:\w+(?:::\w+)+|\w+\.\w+(?=\()|[A-Za-z]\w*_\w*\w|[A-Za-z]\w*(?=\[|\())(?:\([^()]*\)|\{[^{}]*\})?(?:\[[^\]]*\])?"
+        r"|(?<![\w:`/.-])(?:\w+(?:::\w+)+|\w+\.\w+(?=\()|[A-Za-z]\w*_\w*\w|[A-Za-z]\w*(?=\[|\())"
+        r"(?:\((?:[^()]|\([^()]*\))*\)|\{[^{}]*\})?(?:\[[^\]]*\])?"
     )
 
     def __init__(self, entries, headers):
@@ -92,41 +94,29 @@ def blocks_of(comment):
 
 
 def described(comment, parameters, links, here):
-    """A comment as Markdown: `name: text` at the beginning of a line is an item where there is such a parameter, and so are errors
-    and what is needed."""
+    """A comment as Markdown. `name: text` at the beginning of a line is an item, where a parameter is called so, and so is a label."""
+    names = "|".join(map(re.escape, parameters)) or "(?!)"
+    begin = re.compile(rf"^(?P<names>(?:{names})(?:, (?:{names}))*): |{LABEL}", re.M)
     out = []
-    begins = re.compile(rf"((?:{'|'.join(map(re.escape, parameters))})(?:, (?:{'|'.join(map(re.escape, parameters))}))*): ") if parameters else None
     for kind, lines in blocks_of(comment):
+        text = "\n".join(lines)
         if kind == "code":
-            indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-            language = "cpp" if any(re.search(r"[)}]\s*;|\{", line) for line in lines) else "text"
-            out.append(f"```{language}\n" + "\n".join(line[indent:] for line in lines) + "\n```")
+            language = "cpp" if re.search(r"[)}]\s*;|\{", text) else "text"
+            out.append(f"```{language}\n{textwrap.dedent(text)}\n```")
             continue
-        items, text = [], []
-        for line in lines:
-            found = begins and begins.match(line)
-            if found:
-                items.append([", ".join(f"`{p}`" for p in found[1].split(", ")), line[found.end() :]])
-            elif items and not LABEL.match(line):
-                items[-1][1] += "\n" + line
-            elif items:
-                items.append(["", line])
-            else:
-                text.append(line)
-        whole = "\n".join(text)
-        labelled = []
-        for label, said in [["", whole], *items]:
-            parts = LABEL.split(said)
-            labelled.append([label, parts[0]])
-            for name, rest in zip(parts[1::2], parts[2::2]):
-                word, besides = re.match(r"(\w+)(.*)", name, re.S).groups()
-                labelled.append([f"**{word}**" + links.markdown(besides, here), rest])
-        first = labelled[0][1].strip()
-        if first:
+        marks = list(begin.finditer(text))
+        ends = [m.start() for m in marks[1:]] + [len(text)]
+        if first := text[: marks[0].start() if marks else None].strip():
             out.append(links.markdown(first, here))
-        listed = [f"- {label}: {links.markdown(said.strip(), here)}".replace("\n", "\n  ") for label, said in labelled[1:] if said.strip()]
-        if listed:
-            out.append("\n".join(listed))
+        items = []
+        for m, end in zip(marks, ends):
+            if m["names"]:
+                label = ", ".join(f"`{n}`" for n in m["names"].split(", "))
+            else:
+                label = f"**{m['label']}**{links.markdown(m['besides'], here)}"
+            items.append(f"- {label}: {links.markdown(text[m.end() : end].strip(), here)}".replace("\n", "\n  "))
+        if items:
+            out.append("\n".join(items))
     return "\n\n".join(out)
 
 
@@ -157,6 +147,7 @@ class Entry:
         return ", ".join(self.names)
 
     def comment(self):
+        """That of the first declarations that have one."""
         return next((block[0].comment for block in self.blocks if block[0].comment), [])
 
 
@@ -254,6 +245,40 @@ def text_of(entry, links, programs, level):
     return "\n\n".join(out) + "\n\n" + "".join(text_of(m, links, programs, min(level + 1, 4)) for d in entry.all for m in d.member_entries)
 
 
+def overview(pages, links):
+    """The page that names all entries, each with its first sentence."""
+    out = ["# The C++ and CUDA library, function by function\n"]
+    out.append("These pages are made from the comments of the headers in `include/bitfold`. Names are in namespace `bitfold`.")
+    out.append("What is wrong is an exception [`error`](#api-error), in one line that names the argument. The bits of a result")
+    out.append("depend neither on threads, vectors, launch shapes and layouts, nor on whether a CPU or a GPU computes it, unless an")
+    out.append("entry says otherwise ([order.md](../docs/order.md)).\n\n```{toctree}\n:hidden:\n")
+    out += [page.file for page in pages] + ["```\n"]
+    for page, headers in pages.items():
+        out.append(f"## [{page.title}]({page.file}.md)\n")
+        for e in (e for entries in headers.values() for e in entries):
+            links.scope = e.names[0].rpartition("::")[0]
+            comment = re.sub(r" \([^()]*\)(?=[\s.,:])", "", " ".join(" ".join(e.comment()).split()))
+            sentence = SENTENCE.match(comment.rstrip(".") + ".")
+            said = f": {links.markdown(sentence[1].rstrip(':.'), e.anchor)}." if sentence else ""
+            out.append("- " + ", ".join(f"[`{n}`](#{e.anchor})" for n in e.names) + said)
+        out.append("")
+    return "\n".join(out)
+
+
+def page_text(page, headers, links, programs, root):
+    links.page = page.file
+    text = f"# {page.title}\n\n{page.text}\n\n"
+    for header, entries in headers.items():
+        links.scope = ""
+        text += f"({slug(header)})=\n## `bitfold/{header}`\n\n"
+        if not ONLY.get(header):
+            text += described(declarations.introduction(root / "include/bitfold" / header), [], links, "") + "\n\n"
+        text += "".join(text_of(e, links, programs, 3) for e in entries)
+    if page.example:
+        text += f"## A program\n\n[{page.example}](../{page.example}):\n\n```cpp\n{(root / page.example).read_text()}```\n"
+    return text
+
+
 def main():
     folder, root = Path(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else ".")
     headers = root / "include/bitfold"
@@ -262,47 +287,25 @@ def main():
     for path in sorted([*headers.glob("*.hpp"), headers / "cuda/reduce.cuh"]):
         name = str(path.relative_to(headers))
         if (name in listed) == (name in INTERNAL):
-            problems.append(f"{name}: is {'both' if name in listed else 'neither'} on a page and internal (docs/site/pages.py)")
+            is_what = "is both on a page and" if name in listed else "is neither on a page nor"
+            problems.append(f"include/bitfold/{name}: {is_what} internal (docs/site/pages.py)")
     found = declarations.read(headers, sorted(listed), ONLY, WITHOUT)
-    problems += [f"include/bitfold/{d.header}:{d.line}: {d.name} has no comment" for ds in found.values() for d in declarations.without_comment(ds)]
+    for ds in found.values():
+        problems += [f"include/bitfold/{d.header}:{d.line}: {d.name} has no comment" for d in declarations.without_comment(ds)]
     if problems:
         sys.exit("reference: " + "\nreference: ".join(problems))
 
-    pages = [(page, [(h, entries_of(found[h], "", page.file)) for h in page.headers]) for page in PAGES]
-    entries = [e for _, headers_of in pages for _, es in headers_of for e in es]
-    links = Links([each for e in entries for each in e.with_members()], [h for page in PAGES for h in page.headers])
+    pages = {page: {h: entries_of(found[h], "", page.file) for h in page.headers} for page in PAGES}
+    entries = [e for headers_of in pages.values() for es in headers_of.values() for e in es]
+    links = Links([each for e in entries for each in e.with_members()], listed)
     programs = []
-    for pattern in ("examples/*.cpp", "examples/*.cu", "tests/*_test.cpp", "tests/*_test.cu", "tests/*.hpp", "src/cli/*.cpp", "python/*.cpp"):
+    for pattern in ("examples/*.cpp", "examples/*.cu", "tests/*_test.cpp", "tests/*_test.cu", "tests/*.hpp", "src/cli/*.cpp",
+                    "python/*.cpp"):  # fmt: skip
         programs += [Program(path, root) for path in sorted(root.glob(pattern))]
-
     folder.mkdir(parents=True, exist_ok=True)
-    overview = "# The C++ and CUDA library, function by function\n\n"
-    overview += "These pages are made from the comments of the headers in `include/bitfold`. Names are in namespace `bitfold`. What is\n"
-    overview += "wrong is an exception [`error`](#api-error), in one line that names the argument. The bits of a result are the same for\n"
-    overview += "each processor, thread count, launch shape and layout, unless an entry says otherwise ([order.md](../docs/order.md)).\n\n"
-    overview += "```{toctree}\n:hidden:\n\n" + "\n".join(page.file for page, _ in pages) + "\n```\n\n"
-    for page, headers_of in pages:
-        overview += f"## [{page.title}]({page.file}.md)\n\n"
-        for _, es in headers_of:
-            for e in es:
-                names = ", ".join(f"[`{n}`](#{e.anchor})" for n in e.names)
-                sentence = SENTENCE.match(re.sub(r" \([^()]*\)(?=[\s.,:])", "", " ".join(" ".join(e.comment()).split())) + ".")
-                said = links.markdown(sentence[1].rstrip(":."), e.anchor) if sentence else ""
-                overview += f"- {names}" + (f": {said}.\n" if said else "\n")
-        overview += "\n"
-        links.page = page.file
-        text = f"# {page.title}\n\n{page.text}\n\n"
-        for header, es in headers_of:
-            title = f"`bitfold/{header}`"
-            links.scope = ""
-            text += f"({slug(header)})=\n## {title}\n\n"
-            if (intro := declarations.introduction(headers / header)) and not ONLY.get(header):
-                text += described(intro, [], links, "") + "\n\n"
-            text += "".join(text_of(e, links, programs, 3) for e in es)
-        if page.example:
-            text += f"## A program\n\n[{page.example}](../{page.example}):\n\n```cpp\n{(root / page.example).read_text()}```\n"
-        (folder / f"{page.file}.md").write_text(text)
-    (folder / "cpp.md").write_text(overview)
+    (folder / "cpp.md").write_text(overview(pages, links))
+    for page, headers_of in pages.items():
+        (folder / f"{page.file}.md").write_text(page_text(page, headers_of, links, programs, root))
 
 
 if __name__ == "__main__":

@@ -124,9 +124,10 @@ class accumulator {
     return *this;
   }
 
-  // ---- The value, rounded once: to nearest even, with subnormals and infinities, NaN the
-  // canonical one.
+  // ---- The value, rounded once.
 
+  /// The value, rounded once: to nearest even, with subnormals and infinities, NaN the canonical
+  /// one.
   /// Out: any float type; of integers also any integer type, modulo 2^bits.
   template <class Out = T>
   Out round() const {
@@ -137,12 +138,12 @@ class accumulator {
   bool fits() const {
     return exact::fits<Out>(state_);
   }
-  /// The value over n: of n elements their mean. NaN for n = 0.
+  /// The value over n, rounded once: of n elements their mean. NaN for n = 0.
   template <class Out = T>
   Out round_quotient(std::uint64_t n) const {
     return exact::round_quotient<Out>(state_, n);
   }
-  /// The square root: of squares their norm. NaN for a negative value.
+  /// The square root, rounded once: of squares their norm. NaN for a negative value.
   template <class Out = T>
   Out round_root() const {
     return exact::round_root<Out>(state_);
