@@ -189,8 +189,8 @@ def uses(line, d):
     return False
 
 
-def runs_in(entry, programs):
-    """The first program that the tests compile and run which uses this entry: of those that include its header themselves, or else
+def used_in(entry, programs):
+    """The first program that tests run and that uses this entry: of those that include its header themselves, or else
     by another header."""
     header = entry.all[0].header
     for directly in (True, False):
@@ -239,8 +239,8 @@ def text_of(entry, links, programs, level):
     if not entry.scope:
         first = entry.all[0]
         where = f"Declared in [{first.header}](../include/bitfold/{first.header}), line {first.line}"
-        if used := runs_in(entry, programs):
-            where += f"; runs in [{used[0]}](../{used[0]}), line {used[1]}"
+        if used := used_in(entry, programs):
+            where += f"; used in [{used[0]}](../{used[0]}), line {used[1]}"
         out.append(f"{where}.")
     return "\n\n".join(out) + "\n\n" + "".join(text_of(m, links, programs, min(level + 1, 4)) for d in entry.all for m in d.member_entries)
 

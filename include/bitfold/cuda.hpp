@@ -78,8 +78,8 @@ std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& sha
 /// workspace_size: its bytes, at least workspace_bytes(r, n, shape).
 /// s: null for the default stream.
 /// shape: on which no bit depends.
-/// Cost: by methods that have an order one launch up to 4096 elements, and two of more. A kernel
-/// that was never asked for is compiled first, which takes some tenths of a second
+/// Cost: by methods that have an order one launch of a short array, and two of a longer one. A
+/// kernel that was never asked for is compiled first, which takes some tenths of a second
 /// (request::prepare does it ahead).
 /// Errors: errc::usage naming the argument (workspace null, too small or not aligned; a bad launch
 /// shape; method `sequential`; null pointers; elements that are not aligned); errc::no_device;
