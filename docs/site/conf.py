@@ -19,7 +19,13 @@ myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure", "myst.header"]
 
 #: Pages that the site makes, beside those that the index names: the section that shows them, and each with its title.
-MADE = {"Reference": {"reference/python": "The Python package, function by function", "reference/commands": "The commands, option by option"}}
+MADE = {
+    "Reference": {
+        "reference/python": "The Python package, function by function",
+        "reference/cpp": "The C++ and CUDA library, function by function",
+        "reference/commands": "The commands, option by option",
+    }
+}
 
 
 def sections_of(index):

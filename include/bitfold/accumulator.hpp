@@ -45,48 +45,58 @@ kind from_bytes(const layout& of, std::span<const std::byte> bytes, std::span<wo
 template <class T, int Degree = 1>
 class accumulator {
  public:
-  using state = exact::sum<T, Degree>;
+  using state = exact::sum<T, Degree>;  ///< what the engines add to
 
-  // ---- Adding. Pairs of spans are of one length (else errc::usage, naming it).
+  // ---- Adding. Each of these gives the accumulator itself.
 
+  /// Adds an element. Cost: some operations on integers; a span is faster, as it is read in
+  /// vectors.
   accumulator& add(T x)
     requires(Degree == 1)
   {
     exact::deposit<exact::term::element>(state_, x);
     return *this;
   }
+  /// Adds each element of a span, of any length and alignment.
   accumulator& add(std::span<const T> x)
     requires(Degree == 1)
   {
     return deposit(exact::term::element, x);
   }
+  /// Adds |x[i]| for each i.
   accumulator& add_magnitudes(std::span<const T> x)
     requires(Degree == 1)
   {
     return deposit(exact::term::magnitude, x);
   }
+  /// Adds x y, which is not rounded.
   accumulator& add_product(T x, T y)
     requires(Degree == 2)
   {
     exact::deposit<exact::term::product>(state_, x, y);
     return *this;
   }
+  /// Adds x x, which is not rounded.
   accumulator& add_square(T x)
     requires(Degree == 2)
   {
     exact::deposit<exact::term::square>(state_, x);
     return *this;
   }
+  /// Adds x[i] y[i] for each i. Errors (errc::usage): spans of two lengths.
   accumulator& add_products(std::span<const T> x, std::span<const T> y)
     requires(Degree == 2)
   {
     return deposit(exact::term::product, x, y);
   }
+  /// Adds x[i] x[i] for each i.
   accumulator& add_squares(std::span<const T> x)
     requires(Degree == 2)
   {
     return deposit(exact::term::square, x);
   }
+  /// Adds (x[i] - y[i])^2 for each i, of which nothing is rounded. Errors (errc::usage): spans of
+  /// two lengths.
   accumulator& add_squared_differences(std::span<const T> x, std::span<const T> y)
     requires(Degree == 2)
   {
@@ -108,15 +118,16 @@ class accumulator {
     state_.subtract(o.state_);
     return *this;
   }
-  /// Adds the sum of another one.
+  /// Adds the sum of another one: in any order, the value is the same.
   accumulator& merge(const accumulator& o) {
     state_.merge(o.state_);
     return *this;
   }
 
-  // ---- The value, rounded once: to nearest even, with subnormals and infinities, NaN the
-  // canonical one.
+  // ---- The value, rounded once.
 
+  /// The value, rounded once: to nearest even, with subnormals and infinities, NaN the canonical
+  /// one.
   /// Out: any float type; of integers also any integer type, modulo 2^bits.
   template <class Out = T>
   Out round() const {
@@ -127,12 +138,12 @@ class accumulator {
   bool fits() const {
     return exact::fits<Out>(state_);
   }
-  /// The value over n: of n elements their mean. NaN for n = 0.
+  /// The value over n, rounded once: of n elements their mean. NaN for n = 0.
   template <class Out = T>
   Out round_quotient(std::uint64_t n) const {
     return exact::round_quotient<Out>(state_, n);
   }
-  /// The square root: of squares their norm. NaN for a negative value.
+  /// The square root, rounded once: of squares their norm. NaN for a negative value.
   template <class Out = T>
   Out round_root() const {
     return exact::round_root<Out>(state_);
@@ -144,17 +155,20 @@ class accumulator {
   friend bool operator==(const accumulator& a, const accumulator& b) {
     return a.state_ == b.state_;
   }
+  /// By value: unordered where one is NaN.
   friend std::partial_ordering operator<=>(const accumulator& a, const accumulator& b) {
     return a.state_ <=> b.state_;
   }
 
-  // ---- As bytes: equal sums have equal bytes (but nothing, +0 and -0 differ). docs/exact.md has
-  // the format.
+  // ---- As bytes.
 
+  /// The sum, to be stored or sent: equal sums have equal bytes (but nothing, +0 and -0 differ).
+  /// docs/exact.md has the format.
   std::vector<std::byte> to_bytes() const {
     return exact::to_bytes(exact::layout_of(state_), state_.kind(), state_.w);
   }
-  /// Errors (errc::bad_input, naming the field): bytes that to_bytes() of this type does not write.
+  /// The sum that these bytes are. Errors (errc::bad_input, naming the field): bytes that
+  /// to_bytes() of this type does not write.
   static accumulator from_bytes(std::span<const std::byte> bytes) {
     accumulator a;
     switch (exact::from_bytes(exact::layout_of(a.state_), bytes, a.state_.w)) {
@@ -168,7 +182,7 @@ class accumulator {
     return a;
   }
 
-  /// What the engines add to.
+  /// What the engines add to: no part of it is for users.
   const state& value() const { return state_; }
   state& value() { return state_; }
 

@@ -24,11 +24,11 @@ namespace bitfold {
 
 // ---- Views of a known type ----------------------------------------------------------------------
 
-/// A view of elements T. It goes wherever a view does.
+/// A view of elements T. It goes wherever a view does. It is copied freely and owns nothing.
 template <class T>
 struct view_of : view {
   using value_type = T;
-  /// Errors (errc::usage): a view of another type.
+  /// A view whose type is known to be T. Errors (errc::usage): a view of another type.
   explicit view_of(const view& x) : view(x) {
     if (x.type != dtype_of<T>)
       throw error(errc::usage, "x: of type " + std::string(name(x.type)) + ", not " +
@@ -36,8 +36,13 @@ struct view_of : view {
   }
 };
 
-/// n elements as C lays out an array of these extents; a range has to have as many (errc::usage).
-/// The range is not copied.
+/// A view of n elements as C lays out an array of these extents, the last axis moving fastest. The
+/// elements are not copied, and stay where they are while the view is used; a range that is a
+/// temporary is refused when the program is compiled.
+/// data, x: a pointer to elements, or a contiguous range of them.
+/// extents: one for each axis, from 0 on; of a range their product is its number of elements.
+/// Errors (errc::usage): more than max_axes extents; of a range also a negative extent, and another
+/// number of elements than the extents have. (Of a pointer a reduction looks at the extents.)
 template <class T>
 view_of<T> row_major(const T* data, std::span<const std::int64_t> extents) {
   return view_of<T>(row_major(dtype_of<T>, data, extents));
@@ -67,15 +72,19 @@ auto row_major(R&& x, std::initializer_list<std::int64_t> extents) {
 }
 
 // The functions of view.hpp, which keep the type.
+
+/// The same elements with axis order[k] in place k: as permuted of a view, of a known type.
 template <class T>
 view_of<T> permuted(const view_of<T>& x, std::span<const int> order) {
   return view_of<T>(permuted(static_cast<const view&>(x), order));
 }
+/// Elements begin, begin + step, ... of an axis: as sliced of a view, of a known type.
 template <class T>
 view_of<T> sliced(const view_of<T>& x, int axis, std::int64_t begin, std::int64_t count,
                   std::int64_t step = 1) {
   return view_of<T>(sliced(static_cast<const view&>(x), axis, begin, count, step));
 }
+/// All windows that lie in x: as windows of a view, of a known type.
 template <class T>
 view_of<T> windows(const view_of<T>& x, std::span<const window> per_axis) {
   return view_of<T>(windows(static_cast<const view&>(x), per_axis));
@@ -92,7 +101,8 @@ concept strided_mdspan = requires(const M& m) {
   m.extent(0);
   m.stride(0);
 };
-/// Errors (errc::usage): more than max_axes axes; an mdspan without strides.
+/// The view of an mdspan's elements, which are not copied; of a view itself. Errors (errc::usage):
+/// an mdspan whose layout has no strides. More than max_axes axes are an error of the compiler's.
 template <strided_mdspan M>
 auto as_view(const M& m) {
   using T = std::remove_cv_t<typename M::element_type>;
@@ -110,6 +120,7 @@ template <class T>
 view_of<T> as_view(const view_of<T>& x) {
   return x;
 }
+/// What reduce takes for an array of several axes: a view of a known type, or an mdspan.
 template <class X>
 concept viewable = requires(const X& x) { as_view(x); };
 
@@ -118,6 +129,9 @@ template <class T>
 struct view_pair {
   view_of<T> x, y;
 };
+/// Two views or mdspans as one input for operations of two inputs, such as ops::dot: a view_pair.
+/// They have one element type, or the compiler says so. Whether their extents broadcast is looked
+/// at by the reduction (errc::usage).
 template <viewable X, viewable Y>
 auto pairs(const X& x, const Y& y) {
   const auto a = as_view(x);
@@ -133,9 +147,11 @@ auto pairs(const X& x, const Y& y) {
 // ---- What an output is of -----------------------------------------------------------------------
 
 /// Along these axes, counted from 0, of a view, an mdspan or pairs of them: an output for each
-/// position along the others.
+/// position along the others. Errors, of the reduction (errc::usage): an axis that the array has
+/// not, or one twice.
 class axes {
  public:
+  /// In any order, which shows in no bit. None: each element is an output.
   axes(std::initializer_list<int> which) : which_(which) {}
   explicit axes(std::span<const int> which) : which_(which.begin(), which.end()) {}
   /// The same, which stay in the result with an extent of 1.
@@ -144,51 +160,67 @@ class axes {
     a.keep_ = true;
     return a;
   }
+  /// The axes, as they were given.
   std::span<const int> which() const { return which_; }
+  /// Whether they stay in the result.
   bool keep() const { return keep_; }
 
  private:
   std::vector<int> which_;
   bool keep_ = false;
 };
-/// Of a range or pairs of them: output k is of elements offsets[k] to offsets[k + 1] - 1.
+/// Of a range or pairs of them: output k is of elements offsets[k] to offsets[k + 1] - 1. There is
+/// one offset more than there are outputs. Errors, of the reduction (errc::usage): no offsets;
+/// offsets that fall or leave the array.
 struct by_segment {
   std::span<const std::int64_t> offsets;
 };
-/// Of a range or pairs of them: output k < outputs is of the elements whose key is k.
+/// Of a range or pairs of them: output k < outputs is of the elements whose key is k, in the order
+/// in which they lie. There is a key for each element. Errors, of the reduction (errc::usage):
+/// another number of keys; a key that is negative or not below `outputs`.
 struct by_key {
   std::span<const std::int64_t> keys;
   std::size_t outputs;
 };
-/// Of a view or an mdspan: an output for each sliding window.
+/// Of a view or an mdspan: an output for each sliding window. Errors, of the reduction: those of
+/// windows_extents, and windows that are cut off in more than 2^16 ways (errc::usage).
 struct by_window {
   std::vector<window> per_axis;
+  /// A window for each axis along which it slides.
   by_window(std::initializer_list<window> list) : per_axis(list) {}
 };
 
 // ---- Results ------------------------------------------------------------------------------------
 
-/// An array of results, in row-major order: a contiguous range with extents.
+/// An array of results, in row-major order: a contiguous range with extents. What reduce returns
+/// where there are several outputs.
 template <class T>
 class result_array {
  public:
   using value_type = T;
+  /// Of as many elements as these extents have, all of them 0.
   explicit result_array(std::vector<std::int64_t> extents) : extents_(std::move(extents)) {
     std::size_t n = 1;
     for (const std::int64_t e : extents_) n *= static_cast<std::size_t>(e);
     values_.resize(n);
   }
+  /// One for each axis of the result.
   std::span<const std::int64_t> extents() const { return extents_; }
+  /// How many results there are: the product of the extents.
   std::size_t size() const { return values_.size(); }
+  /// The first result; the others lie behind it.
   T* data() { return values_.data(); }
   const T* data() const { return values_.data(); }
+  /// The results in row-major order, from begin() to end().
   auto begin() { return values_.begin(); }
   auto end() { return values_.end(); }
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
+  /// Result i in row-major order, which is not looked at: i < size().
   T& operator[](std::size_t i) { return values_[i]; }
   const T& operator[](std::size_t i) const { return values_[i]; }
-  /// By an index for each axis (errc::usage: of another number of axes).
+  /// By an index for each axis. Errors (errc::usage): another number of indices than of axes; an
+  /// index that is negative, or not below its extent.
   template <std::integral... I>
   const T& operator()(I... indices) const {
     if (sizeof...(I) != extents_.size())
@@ -206,6 +238,7 @@ class result_array {
     (step(static_cast<std::int64_t>(indices)), ...);
     return values_[i];
   }
+  /// The results as an array, to be reduced further; good while this lives.
   view_of<T> view() const { return row_major(data(), extents_); }
 
  private:
@@ -215,10 +248,11 @@ class result_array {
 
 /// Where results go instead: contiguous ranges, one for each operation, of its result's type and of
 /// as many elements as there are results (errc::usage). They overlap neither each other nor the
-/// elements.
+/// elements. Memory: none is taken for results then.
 template <class... R>
 struct into {
   std::tuple<std::span<R>...> ranges;
+  /// Ranges that can be written, in the order of the operations; no temporaries.
   template <class... Range>
     requires(std::is_constructible_v<std::span<R>, Range&> && ...)
   explicit into(Range&&... range) : ranges(std::span<R>(range)...) {

@@ -39,8 +39,10 @@ struct bounded {
 };
 
 namespace cpu {
-/// As cpu::reduce: the same bits, and bounds that depend on neither target nor threads. Errors,
-/// besides: an operation that has no bound (errc::usage).
+/// As cpu::reduce: the same bits, and bounds that depend on neither target nor threads.
+/// x, y: y is null where the reductions take one input.
+/// Cost: the same read of the elements, of which magnitudes are added in f64 beside the results.
+/// Errors, besides: an operation that has no bound (errc::usage).
 std::vector<bounded> reduce_with_bounds(std::span<const reduction> reductions, const void* x,
                                         const void* y, std::size_t n, const options& opts = {});
 bounded reduce_with_bound(const reduction& r, const void* data, std::size_t n,
@@ -49,13 +51,13 @@ bounded reduce_with_bound(const reduction& r, const void* x, const void* y, std:
                           const options& opts = {});
 }  // namespace cpu
 
-/// sums.result(k), and the bound of its one rounding.
+/// sums.result(k), and the bound of its one rounding. Errors: those of totals::result.
 bounded result_with_bound(const totals& sums, std::size_t k);
 
 namespace cuda {
-/// As cuda::reduce_host, and the bounds of cpu::reduce_with_bounds. For nansum, nanmean, dot,
-/// cosine, and mse and mae of 64-bit integers, the elements' magnitudes are summed in a pass of the
-/// CPU.
+/// As cuda::reduce_host, and the bounds of cpu::reduce_with_bounds. x and y are in the memory of
+/// the host. For nansum, nanmean, dot, cosine, and mse and mae of 64-bit integers, the elements'
+/// magnitudes are summed in a pass of the CPU.
 std::vector<bounded> reduce_host_with_bounds(std::span<const reduction> reductions, const void* x,
                                              const void* y, std::size_t n, int device = 0,
                                              const launch& shape = {});

@@ -8,6 +8,7 @@
 
 namespace bitfold {
 
+/// What is done with each element: channels.hpp has the formulas.
 enum class channel_function : std::uint8_t {
   channel_norm,
   channel_norm_at_rest,
@@ -30,10 +31,12 @@ struct channels {
   const void* b = nullptr;                      ///< a bias for each channel; none: nothing is added
   const void *mean = nullptr, *rstd = nullptr;  ///< of each statistic, as all that follow
   const void* low = nullptr;                    ///< of channel_norm: the exact mean less `mean`
-  const void* mean_g = nullptr;                 ///< of channel_norm_backward: mean(g w),
-  const void* slope = nullptr;                  ///< and dot(g w, z) / n
+  const void* mean_g = nullptr;                 ///< of channel_norm_backward: mean(g w)
+  const void* slope = nullptr;                  ///< of channel_norm_backward: dot(g w, z) / n
 
+  /// How many statistics there are.
   std::size_t statistics() const { return (of_each_outer ? outer : 1) * (count / sharing); }
+  /// How many elements there are.
   std::size_t size() const { return outer * count * inner; }
 };
 

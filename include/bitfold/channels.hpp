@@ -19,14 +19,18 @@
 namespace bitfold {
 
 namespace cpu {
-/// Writes the elements to `out`, which may be x. Errors (errc::usage, naming the argument): a type
-/// that is no float; `sharing` that does not divide `count`; more than 2^60 elements; a pointer
-/// that is needed and null, or not aligned to its elements; those of `opts`.
+/// Applies f to each element.
+/// input: the elements, and what f takes besides.
+/// out: room for input.size() elements of input.type, where x has them; it may be x.
+/// Errors (errc::usage, naming the argument): a type that is no float; `sharing` that does not
+/// divide `count`; more than 2^60 elements; a pointer that is needed and null, or not aligned to
+/// its elements; those of `opts`.
 void apply(channel_function f, const channels& input, void* out, const options& opts = {});
 
-/// The sums that channel_norm_backward and the parameters' gradients take: mean(g w) and
-/// dot(g w, z) / n of each statistic; dw = dot(g, z) and db = sum(g) of each channel, all by method
-/// tree. Errors, besides: no elements; nothing that is wanted.
+/// The sums that channel_norm_backward and the parameters' gradients take: mean(g w) and dot(g w,
+/// z) / n of each statistic; dw = dot(g, z) and db = sum(g) of each channel, all by method tree.
+/// Those of `to` that are null are not computed. x is g, y what the norm took. Errors,
+/// besides: no elements; nothing that is wanted.
 void gradient_sums(const channels& input, const channel_sums& to, const options& opts = {});
 }  // namespace cpu
 
@@ -35,6 +39,10 @@ namespace cuda {
 /// errc::no_device, errc::cuda.
 void apply(channel_function f, const channels& input, void* out, stream s = nullptr);
 
+/// As cpu::gradient_sums, in device memory. Does not allocate or synchronise.
+/// workspace: of gradient_sums_workspace_bytes(input, to) bytes, aligned to 16 bytes; in use until
+/// the work is done.
+/// Errors, besides: a workspace that is too small or not aligned; errc::no_device; errc::cuda.
 std::size_t gradient_sums_workspace_bytes(const channels& input, const channel_sums& to);
 void gradient_sums(const channels& input, const channel_sums& to, void* workspace,
                    std::size_t workspace_size, stream s = nullptr);

@@ -24,6 +24,8 @@ struct bfloat16 {
   std::uint16_t bits;
 };
 
+/// The type of an array's elements: IEEE's floats of 16, 32 and 64 bits, bfloat16, and integers
+/// with a sign and without.
 enum class dtype : std::uint8_t { f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64 };
 
 namespace detail {
@@ -49,6 +51,7 @@ inline constexpr std::array<dtype_info, 12> dtype_table{{
 }};
 }  // namespace detail
 
+/// Every type, in the order of the enumeration.
 inline constexpr std::array<dtype, 12> all_dtypes = [] {
   std::array<dtype, 12> out{};
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = detail::dtype_table[i].id;
@@ -63,9 +66,11 @@ constexpr std::string_view name(dtype t) {
 constexpr std::size_t size_of(dtype t) {
   return detail::dtype_table[static_cast<std::size_t>(t)].size;
 }
+/// Whether it is f16, bf16, f32 or f64.
 constexpr bool is_float(dtype t) {
   return detail::dtype_table[static_cast<std::size_t>(t)].is_float;
 }
+/// Whether it is an integer with a sign.
 constexpr bool is_signed_int(dtype t) { return t >= dtype::i8 && t <= dtype::i64; }
 
 /// The dtype of that name, or nothing.

@@ -6,6 +6,7 @@
 
 namespace bitfold {
 
+/// What kind of mistake it was.
 enum class errc {
   usage = 2,      ///< an argument that makes no sense (names the argument)
   bad_input = 3,  ///< a file or buffer that is not what it says it is (names the file and field)
@@ -18,7 +19,9 @@ enum class errc {
 /// status of the command line.
 class error : public std::runtime_error {
  public:
+  /// what: one line, which begins with the argument, field or file that is wrong.
   error(errc code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  /// What kind of mistake it was; as a number the exit status.
   errc code() const noexcept { return code_; }
 
  private:

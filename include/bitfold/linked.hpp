@@ -16,9 +16,11 @@ namespace bitfold::cuda {
 /// By which another process opens memory of a GPU's.
 using memory_handle = std::array<std::byte, 64>;
 
+/// One of some ranks whose GPUs read one another's memory: a process makes one for its GPU, sends
+/// its handle() to the others by whatever way it has, and calls open() with the handles of all.
 class linked_ranks {
  public:
-  static constexpr int most = 8;
+  static constexpr int most = 8;  ///< ranks
 
   /// Of `ranks` of them this one, on the current device. `seconds`: how long a kernel waits for the
   /// others before it ends with an error, as every call in its context does then. Errors:
@@ -28,9 +30,12 @@ class linked_ranks {
   linked_ranks(const linked_ranks&) = delete;
   linked_ranks& operator=(const linked_ranks&) = delete;
 
+  /// By which the others open this rank's memory. Errors: errc::cuda.
   memory_handle handle() const;
-  /// Those of all ranks, in order. Before the first call all ranks have done so. Errors:
-  /// errc::cuda, where a GPU does not reach another's memory.
+  /// Opens the memory of all ranks, once. Before the first call all ranks have done so.
+  /// all: the handles of all ranks, in order, with this one's own.
+  /// Errors: errc::usage (not one of each rank; opened already); errc::cuda, where a GPU does not
+  /// reach another's memory.
   void open(std::span<const memory_handle> all);
 
   /// Whether this way takes r: one with a canonical order, or an exact sum or mean of floats of up
@@ -39,11 +44,14 @@ class linked_ranks {
 
   /// To out, n results: of each element the reduction over the ranks, with the bits that
   /// reduce_contributions has for their x in order. All ranks make the same calls, each on one
-  /// stream, or behind one another. x and out are aligned to 16 bytes; out may be x. Enqueues one
-  /// kernel. Errors: errc::usage (not aligned; what `takes` refuses); errc::cuda.
+  /// stream, or behind one another. Enqueues one kernel.
+  /// x: n elements of type r.in() in device memory, aligned to 16 bytes.
+  /// out: room for n results of type r.out(), aligned to 16 bytes; it may be x.
+  /// Errors: errc::usage (not aligned; null; what `takes` refuses; open() was not called);
+  /// errc::cuda.
   void all_reduce(const reduction& r, const void* x, std::size_t n, void* out, stream s = nullptr);
-  /// The same of n elements for each rank, one rank's behind the other's; to out this rank's n.
-  /// n elements are a multiple of 16 bytes.
+  /// The same of n elements for each rank, one rank's behind the other's; to out this rank's n
+  /// results. Errors, besides: n elements that are no multiple of 16 bytes (errc::usage).
   void reduce_scatter(const reduction& r, const void* x, std::size_t n, void* out,
                       stream s = nullptr);
 

@@ -1,8 +1,9 @@
 // Products of matrices. Each element's bits are a function of its row, its column and their type:
 // no batch, layout, tile, thread or device shows. docs/products.md is the definition.
 //
-//   const view a = row_major(dtype::f32, x, {4, 128, 256}), b = row_major(dtype::f32, y, {256,
-//   64}); std::vector<float> c(4 * 128 * 64);  // matmul_extents(a, b)
+//   const view a = row_major(dtype::f32, x, {4, 128, 256});
+//   const view b = row_major(dtype::f32, y, {256, 64});
+//   std::vector<float> c(4 * 128 * 64);  // matmul_extents(a, b)
 //   cpu::matmul(make_matrix_product(dtype::f32), a, b, c.data());
 #pragma once
 
@@ -19,8 +20,9 @@
 
 namespace bitfold {
 
-/// Method `fixed` takes rows and columns as integers of so many bits; of a type by default:
+/// Method `fixed` takes rows and columns as integers of so many bits.
 inline constexpr int min_product_bits = 8, max_product_bits = 58;
+/// How many bits of a type by default: 16 of bf16, 21 of f16, 28 of f32, 58 of f64.
 constexpr int product_bits(dtype in) {
   return in == dtype::bf16 ? 16 : in == dtype::f16 ? 21 : in == dtype::f32 ? 28 : 58;
 }
@@ -28,7 +30,9 @@ constexpr int product_bits(dtype in) {
 /// What products of two matrices of type in() are. Only make_matrix_product makes one.
 class matrix_product {
  public:
+  /// The type of both operands' elements.
   dtype in() const { return in_; }
+  /// The type of the result's.
   dtype out() const { return out_; }
   /// Empty: `fixed`. Otherwise each element has the bits of `dot` by that method.
   std::optional<method_id> method() const { return method_; }
@@ -46,13 +50,19 @@ class matrix_product {
   int bits_ = 0;
 };
 
-/// The output type of floats by `fixed` is any float, by default the input's; of other products it
-/// is as make_reduction has it of `dot`. Errors (errc::usage, naming the argument): an output type
-/// that there is not; bits outside of min_product_bits to max_product_bits, or where there are
-/// none.
+/// Says what products are to be.
+/// in: the type of both operands' elements.
+/// method: nothing for `fixed`; or a method, by which each element has the bits of `dot`.
+/// out: of floats by `fixed` any float, by default the input's; of other products as make_reduction
+/// has it of `dot`.
+/// bits: of `fixed` and floats alone, more for smaller errors and fewer for speed; by default
+/// product_bits(in).
+/// Errors (errc::usage, naming the argument): an output type that there is not; bits outside of
+/// min_product_bits to max_product_bits, or where there are none.
 matrix_product make_matrix_product(dtype in, std::optional<method_id> method = {},
                                    std::optional<dtype> out = {}, std::optional<int> bits = {});
 
+/// What `fixed` is called where methods have names.
 inline constexpr std::string_view fixed_method = "fixed";
 /// The name of a product's method: `fixed` if it is empty.
 constexpr std::string_view product_method_name(std::optional<method_id> m) {
@@ -70,20 +80,27 @@ namespace cpu {
 /// Whether an operand is the left one, of rows, or the right one, of columns.
 enum class side { left, right };
 
-/// An operand's integers, made once for many products by `fixed`: of weights, for example. The
-/// elements themselves must stay as they are while it is used: infinities and NaNs are looked up.
+/// An operand's integers, made once for many products by `fixed`: of weights, for example. On a CPU
+/// alone; the bits are those of the view itself. The elements themselves must stay as they are
+/// while it is used: infinities and NaNs are looked up.
 class prepared {
  public:
+  /// Makes the integers of x.
+  /// s: on which side of the product x will stand.
+  /// x: its data stay where they are.
   /// Errors (errc::usage): those of matmul; a product that is not by `fixed`, or of integers of 64
   /// bits or u32.
   prepared(const matrix_product& p, side s, const view& x, const options& opts = {});
+  /// It moves, and is not copied.
   prepared(prepared&&) noexcept;
   prepared& operator=(prepared&&) noexcept;
   ~prepared();
 
+  /// The product that it was made for.
   const matrix_product& product() const;
+  /// The view that it was made of.
   const view& of() const;
-  /// What the integers take.
+  /// How many bytes the integers take.
   std::size_t bytes() const;
 
   struct integers;
@@ -96,8 +113,10 @@ class prepared {
 /// A view, or what was prepared of one.
 class operand {
  public:
+  /// It keeps no copy: x lives while it is used.
   operand(const view& x) : of_(&x) {}
   operand(const prepared& x) : of_(&x.of()), made_(&x) {}
+  /// The view, or that of which it was prepared.
   const view& of() const { return *of_; }
   const prepared* made() const { return made_; }
 
@@ -106,14 +125,19 @@ class operand {
   const prepared* made_ = nullptr;
 };
 
-/// Writes a times b to `out`, row-major, in elements of type p.out(). a and b may have any strides.
+/// Writes a times b.
+/// p: the types and the method (make_matrix_product).
+/// a, b: arrays of any strides, or what was prepared of them: (..., m, k) and (..., k, n), whose
+/// leading axes broadcast.
+/// out: room for the elements of matmul_extents(a, b), of type p.out(), row-major.
+/// opts: threads and target, on which no bit depends.
 /// Memory: 4 bytes for each element of the smaller operand (8 with more than 29 bits), of those
 /// along axes of stride 0 once, and of the larger one for some rows or columns of each thread's; of
 /// both, if that one's matrices are each of several results; nothing for what is prepared. By other
-/// methods than `fixed`, and of 64-bit integers, next
-/// to none. Errors (errc::usage, naming the argument): as matmul_extents'; a type that is not
-/// p.in(); null data of elements; an operand that was prepared for another product, or for the
-/// other side; those of reduce.
+/// methods than `fixed`, and of 64-bit integers, next to none.
+/// Errors (errc::usage, naming the argument): as matmul_extents'; a type that is not p.in(); null
+/// data of elements; an operand that was prepared for another product, or for the other side; those
+/// of reduce.
 void matmul(const matrix_product& p, operand a, operand b, void* out, const options& opts = {});
 
 /// The same and `addend`, which is added before each element is rounded, once. It broadcasts to the
@@ -136,12 +160,20 @@ std::size_t matmul_workspace_bytes(const matrix_product& p, const view& a, const
                                    const view* addend = nullptr,
                                    std::size_t memory = default_product_memory);
 
-/// The same of arrays in device memory, with the CPU's bits: by `fixed` with integers of 8 bits,
-/// which cuBLASLt multiplies (libcublasLt, opened when it is first needed); by other methods, and
-/// of integers, with the engine of reductions. `addend` may be null. The workspace, aligned to 16
-/// bytes, is as large as matmul_workspace_bytes says, or larger. Does not allocate or synchronise.
-/// Errors, besides: elements at no multiple of their size; a workspace that is too small;
-/// errc::no_device (no cuBLASLt, too); errc::cuda.
+/// The product of arrays in device memory, with the CPU's bits: by `fixed` with integers of 8 bits,
+/// which cuBLASLt multiplies (libcublasLt, opened when it is first needed), or in tiles where rows
+/// are short or few; by other methods, and of integers, with the engine of reductions. Does not
+/// allocate or synchronise.
+/// a, b: (..., m, k) and (..., k, n), as cpu::matmul; their data are device addresses, aligned to
+/// their elements.
+/// addend: of type p.out(), which broadcasts to the result and is added before the one rounding; or
+/// null.
+/// out: device address of room for the elements of matmul_extents(a, b), row-major.
+/// workspace: device memory, aligned to 16 bytes, that is in use until the work is done.
+/// workspace_size: its bytes, as many as matmul_workspace_bytes says, or more.
+/// s: null for the default stream.
+/// Errors, besides those of cpu::matmul: elements at no multiple of their size; a workspace that is
+/// too small; errc::no_device (no cuBLASLt, too); errc::cuda.
 void matmul(const matrix_product& p, const view& a, const view& b, const view* addend, void* out,
             void* workspace, std::size_t workspace_size, stream s = nullptr);
 

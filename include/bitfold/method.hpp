@@ -21,7 +21,8 @@ namespace bitfold {
   METHOD(kahan, canonical, "compensated (Neumaier): rounding errors summed alongside") \
   METHOD(sequential, sequential, "plain left to right, for comparison")
 
-/// `exact` has none, and no struct: it is the operations' exact forms.
+/// How an operation adds: docs/exact.md says which to choose. `exact` has no order, and no struct:
+/// it is the operations' exact forms.
 enum class method_id : std::uint8_t {
 #define BITFOLD_METHOD(name, ...) name,
   BITFOLD_METHODS(BITFOLD_METHOD)
@@ -64,11 +65,13 @@ template <method_id M>
 using type_of = typename of_id<M>::type;
 }  // namespace method
 
+/// What is known of a method: its name, in which order it takes elements, and what it does.
 struct method_info {
   method_id id;
   std::string_view name;
   bitfold::ordering ordering;
   std::string_view summary;
+  /// Whether GPUs have it: all but `sequential`.
   constexpr bool on_gpu() const { return ordering != bitfold::ordering::sequential; }
 };
 
@@ -82,9 +85,12 @@ inline constexpr std::array all_methods{
                     "the true value, rounded once, whatever the order"},
 };
 
+/// The line of a method.
 constexpr const method_info& info(method_id m) { return all_methods[static_cast<std::size_t>(m)]; }
+/// "tree", "pairwise", "kahan", "sequential" or "exact"; "none" of an operation without a method.
 constexpr std::string_view name(method_id m) { return info(m).name; }
 constexpr std::string_view name(std::optional<method_id> m) { return m ? name(*m) : "none"; }
+/// The method of that name; nothing where there is none.
 constexpr std::optional<method_id> parse_method(std::string_view text) {
   for (const auto& row : all_methods)
     if (row.name == text) return row.id;

@@ -76,12 +76,14 @@ enum class if_empty : std::uint8_t { zero, one, nan, minus_infinity, refused };
   OP(mae, 2, true, true, real, none, nan, 1, "the mean of the magnitudes of the differences")      \
   OP(cosine, 2, true, false, real, none, nan, 2, "dot(x, y) / (norm_l2(x) norm_l2(y))")
 
+/// Every operation. docs/operations.md has what each computes, its types and its bound.
 enum class op_id : std::uint8_t {
 #define BITFOLD_OP(name, ...) name,
   BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
 };
 
+/// What the registry says of an operation.
 struct op_info {
   op_id id;
   std::string_view name;
@@ -96,6 +98,7 @@ struct op_info {
 };
 
 // clang-format off
+/// The registry, in the order of op_id.
 inline constexpr std::array all_op_infos{
 #define BITFOLD_OP(name, inputs, method, exact, types, taken, empty, definition, summary) \
   op_info{op_id::name, #name, inputs, method, exact, typing::types, op_parameter::taken, \
@@ -105,14 +108,18 @@ inline constexpr std::array all_op_infos{
 };
 // clang-format on
 
+/// Every operation, in the registry's order.
 inline constexpr auto all_ops = [] {
   std::array<op_id, all_op_infos.size()> ids{};
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = all_op_infos[i].id;
   return ids;
 }();
 
+/// The line of an operation.
 constexpr const op_info& info(op_id op) { return all_op_infos[static_cast<std::size_t>(op)]; }
+/// "sum", "mean", ... as C++, Python and the command line have it.
 constexpr std::string_view name(op_id op) { return info(op).name; }
+/// The operation of that name; nothing where there is none.
 constexpr std::optional<op_id> parse_op(std::string_view text) {
   for (const op_info& op : all_op_infos)
     if (op.name == text) return op.id;
@@ -130,6 +137,7 @@ constexpr bool takes(op_id op, method_id method) {
                                                         : info(op).takes_method;
 }
 
+/// Whether something can be subtracted from the number of elements: of var and std.
 constexpr bool takes_ddof(op_id op) { return info(op).parameter == op_parameter::ddof; }
 
 /// Whether it adds up or multiplies, in an accumulator of a type: others select, compare or count,

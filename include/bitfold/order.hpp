@@ -17,11 +17,16 @@
 
 namespace bitfold::order {
 
+/// The number of an element, of a leaf or of a lane.
 using index = std::uint64_t;
 
+/// The version of the order: with another one golden bits move.
 inline constexpr int version = 1;
+/// Lanes of a leaf; a short one has fewer.
 inline constexpr int lanes = 32;
+/// Elements of a leaf, of which the last may have fewer.
 inline constexpr int leaf = 256;
+/// Elements of a lane, at most.
 inline constexpr int rows = leaf / lanes;
 
 /// Number of leaves of n elements.

@@ -22,16 +22,21 @@ namespace bitfold {
 class own_contributions {
  public:
   own_contributions() = default;
+  /// One, at this address.
   own_contributions(const void* x) : one_(x), is_one_(true) {}
+  /// Some, each at an address, in their order.
   template <class Range>
     requires std::convertible_to<const Range&, std::span<const void* const>>
   own_contributions(const Range& each) : each_(each) {}
-  /// Numbered over all ranks (first_of). A node of one contribution has its elements.
+  /// What was folded of some (cpu::fold_contributions), numbered over all ranks (first_of). A node
+  /// of one contribution has its elements.
   template <class Range>
     requires std::convertible_to<const Range&, std::span<const contribution_node>>
   own_contributions(const Range& folded) : folded_(folded), is_numbered_(true) {}
 
+  /// How many contributions these are.
   std::uint64_t count() const;
+  /// Whether their nodes have numbers of their own.
   bool is_numbered() const { return is_numbered_ && !folded_.empty(); }
   /// As nodes, the first of which has that number if they have none of their own.
   std::vector<contribution_node> nodes(std::uint64_t first) const;
@@ -43,6 +48,7 @@ class own_contributions {
   bool is_one_ = false, is_numbered_ = false;
 };
 
+/// The kinds of calls that a plan can be of.
 enum class collective { all_reduce, reduce, reduce_scatter };
 
 /// What a rank does in a call: computed by the call itself from these very numbers.
@@ -58,42 +64,59 @@ struct rank_plan {
   std::string explain() const;
 };
 
-/// That of `rank`, where contributions[r] is how many rank r has. Sends nothing. `n` and `root` are
-/// those of the call. Errors (errc::usage): those of the call.
+/// The plan of `rank` for a call. Sends nothing, and needs no other rank.
+/// contributions: contributions[r] is how many rank r has.
+/// n, root: those of the call.
+/// Errors (errc::usage): those of the call.
 rank_plan plan_of(collective what, const reduction& r, std::span<const std::uint64_t> contributions,
                   std::size_t n, int rank, int root = 0);
 
-/// How many contributions the ranks before this one have, where it has `count`. All ranks call it.
+/// How many contributions the ranks before this one have, where it has `count`: the number of its
+/// first one. All ranks call it. Errors: what the communicator throws; errc::usage where other
+/// ranks make another call.
 std::uint64_t first_of(communicator& by, std::uint64_t count);
 
 namespace cpu {
 
-// All ranks make these calls, in the same order. Each begins with a header, by which they compare
-// them: the kind of call, the reduction, n and root. Errors (errc::usage) on every rank, before any
-// element is sent: calls that differ; one that a rank refuses, which has that error itself; no
-// contributions on all ranks together; folded ones that are not numbered as they lie on ranks.
-// A rank refuses, besides what fold_contributions does, a null pointer, and an `out` that overlaps
-// a contribution, unless each result lies where the same element does. What the communicator throws
-// goes on to the caller; some results may be written then. The communicator is called by the thread
-// that calls, and elements are folded on opts.threads.
+// All ranks make these calls, in the same order, whose errors are those of all_reduce.
 
-/// To `out`, on every rank, n results of type r.out(): those of reduce_contributions for the
-/// contributions of all ranks, n elements each, of which those of rank 0 come first.
+/// The reduction of all ranks' contributions, element by element, on every rank: the results of
+/// reduce_contributions, where the contributions of rank 0 come first.
+/// by: the ranks, of which each makes this call.
+/// r: an operation of one input, by a method that has an order or by exact.
+/// mine: what this rank has: none, one, some, or folded ones, of n elements of type r.in() each.
+/// n: the same on all ranks.
+/// out: room for n results of type r.out(). It may be a contribution if its elements are as large.
+/// opts: threads and target of this rank, on which no bit depends. The communicator is called by
+/// the thread that calls. Cost: plan_of says how many bytes each rank sends, receives and keeps.
+/// The call begins with a header, by which ranks compare what they ask for: the kind of call, the
+/// reduction, n and root. Errors (errc::usage) on every rank, before any element is sent: calls
+/// that differ; one that a rank refuses, which has that error itself; no contributions on all ranks
+/// together; folded ones that are not numbered as they lie on ranks. A rank refuses, besides what
+/// fold_contributions does, a null pointer, and an `out` that overlaps a contribution, unless each
+/// result lies where the same element does. What the communicator throws goes on to the caller;
+/// some results may be written then.
 void all_reduce(communicator& by, const reduction& r, const own_contributions& mine, std::size_t n,
                 void* out, const options& opts = {});
 
-/// The same on rank `root` alone; elsewhere `out` is not looked at.
+/// As all_reduce, with the results on rank `root` alone: elsewhere `out` is not looked at and may
+/// be null. Errors, besides: a root that is no rank.
 void reduce(communicator& by, const reduction& r, const own_contributions& mine, std::size_t n,
             void* out, int root = 0, const options& opts = {});
 
-/// To `out` the n results of this rank's part. A contribution has n elements for each rank, those
-/// for rank 0 first.
+/// As all_reduce, of which each rank gets its part alone.
+/// mine: contributions of n elements for each rank, those for rank 0 first.
+/// n: results of a rank.
+/// out: room for the n results of this rank.
 void reduce_scatter(communicator& by, const reduction& r, const own_contributions& mine,
                     std::size_t n, void* out, const options& opts = {});
 
-/// On every rank the results for the array whose share is x, of n elements (of pairs, where y is
-/// not null), perhaps none; that of rank 0 comes first. out[k] is that of reductions[k], in one
-/// pass. Errors (errc::usage), besides: those of make_share; no result for no elements.
+/// Reductions of one array that lies in shares on the ranks, those of rank 0 first: on every rank
+/// the results of the whole array, in one pass.
+/// x, y: this rank's share; y is null where the reductions take one input.
+/// n: elements of the share, perhaps none, and others on other ranks.
+/// out: out[k] is the result of reductions[k].
+/// Errors (errc::usage), besides: those of make_share; no result for no elements.
 void reduce_shares(communicator& by, std::span<const reduction> reductions, const void* x,
                    const void* y, std::size_t n, std::span<scalar> out, const options& opts = {});
 

@@ -37,20 +37,23 @@ template <op_id Op, class T>
 using default_output =
     std::conditional_t<info(Op).types == typing::same, T, type_of<default_out(Op, dtype_of<T>)>>;
 
-/// An operation of bitfold's, by name: see ops below.
+/// An operation of bitfold's, by a method and in types that are known when the program is compiled.
+/// ops has each with its defaults; by(), acc(), as() and ddof() give it with another choice. What
+/// there is not is an error of the compiler's.
 template <op_id Op, method_id Method = method_id::tree, class Acc = void, class Out = void>
 struct operation {
-  static constexpr op_id id = Op;
-  static constexpr method_id method = Method;
-  int subtracted = 0;  ///< by ddof
+  static constexpr op_id id = Op;              ///< what is computed
+  static constexpr method_id method = Method;  ///< how it adds
+  int subtracted = 0;                          ///< by ddof
 
-  /// The same by another method.
+  /// The same by another method, if the operation takes it.
   template <method_id M>
     requires(takes(Op, M))
   constexpr operation<Op, M, Acc, Out> by() const {
     return {subtracted};
   }
-  /// var and std: divided by n - d.
+  /// Of var and std alone: divided by n - d, d being 0 or more (else errc::usage, of the
+  /// reduction).
   constexpr operation ddof(int d) const
     requires(takes_ddof(Op))
   {
@@ -61,12 +64,13 @@ struct operation {
   constexpr operation<Op, Method, A, Out> acc() const {
     return {subtracted};
   }
-  /// Given as an R.
+  /// Given as an R: a float or an integer type that the operation has (takes_out).
   template <class R>
   constexpr operation<Op, Method, Acc, R> as() const {
     return {subtracted};
   }
 
+  /// The type of its result for elements T.
   template <class T>
   using output = std::conditional_t<std::is_void_v<Out>, default_output<Op, T>, Out>;
 
@@ -81,7 +85,8 @@ struct operation {
   }
 };
 
-/// Every operation of op.hpp.
+/// Every operation of op.hpp, as an object of the type operation: ops::sum, ops::mean, ops::dot.
+/// docs/operations.md has what each computes.
 namespace ops {
 #define BITFOLD_OP(name, ...) inline constexpr operation<op_id::name> name{};
 BITFOLD_OPS(BITFOLD_OP)
@@ -536,8 +541,24 @@ auto choose(const cpu::options& opts, const Input& input, const First& first, co
 
 }  // namespace detail
 
-/// See above. Errors: those of make_reduction and of cpu::reduce, or of what does it along axes; no
-/// elements where an operation has no result for them (errc::usage).
+/// Reduces an input by one or more operations in one pass. Called as
+///
+///   reduce([options,] input, operations...)
+///   reduce([options,] input, axes{...}, [into(out, ...),] operations...)
+///
+/// opts: threads and target, on which no bit depends.
+/// input: a contiguous range of elements, pairs(x, y), transform(f, x, ...), indexed(x) or
+/// in_order(x). In the second form a view of a known type, an mdspan or pairs of these; a range or
+/// pairs of ranges for by_segment and by_key, which stand where axes do, as by_window does.
+/// op: ops::NAME or objects of structs of your own (own.hpp), which only the first form takes.
+/// Returns: the result of one operation, or a std::tuple of those of several, in order: of whole
+/// inputs values of the operations' types, in the second form a result_array of each; nothing where
+/// into() says where they go.
+/// Cost: one read of the input, whatever the number of operations; count_distinct and the method
+/// `sequential` read it again.
+/// Errors: those of make_reduction and of cpu::reduce, or of what does it along axes; no elements
+/// where an operation has no result for them (errc::usage). What does not fit by its type is one
+/// error of the compiler's, which says what to write.
 template <class Input, class... Op>
   requires(!detail::is_reduction<Input>)
 auto reduce(const cpu::options& opts, const Input& input, const Op&... op) {

@@ -32,14 +32,18 @@ inline std::vector<std::optional<method_id>> methods_of(op_id op) {
 /// make_reduction makes one, so that each one there is can be run.
 class reduction {
  public:
+  /// What is computed.
   op_id op() const { return op_; }
   /// How it adds; empty where there is no choice.
   std::optional<method_id> method() const {
     return takes(op_, method_) ? std::optional(method_) : std::nullopt;
   }
+  /// The type of the elements, of both inputs where there are two.
   dtype in() const { return in_; }
-  /// By method exact, which accumulates in none of these, the one that others have by default.
+  /// The type in which is added. By method exact, which accumulates in none of these, the one that
+  /// others have by default.
   dtype acc() const { return acc_; }
+  /// The type of the result.
   dtype out() const { return out_; }
   /// What var and std subtract from the number of elements; 0 elsewhere.
   int ddof() const { return ddof_; }
@@ -58,15 +62,22 @@ class reduction {
   int ddof_;
 };
 
-/// What op.hpp offers. The defaults: method tree where one is taken; accumulators and outputs as
-/// the operation's typing says. `additive` and `real`: f32 for f16, bf16 and f32 and f64 for f64,
-/// on request f64; the output is the input type. Integers: i64 or u64 in `additive`, which is also
-/// the output, f64 in `real`. `wide`: f64, and the input type out (f64 for integers). Method exact:
-/// the infinitely precise value rounded once to the output type, where the operation has an exact
-/// form; integers that go to integers modulo 2^bits. Errors (errc::usage, naming the argument): a
-/// method that the operation does not take; an accumulator for method exact; an accumulator or an
-/// output type that the typing does not have, or one that is narrower than the input; ddof other
-/// than 0 for an operation but var and std, or negative.
+/// Says what is to be computed; every engine takes it. Cheap: nothing is looked up or compiled.
+/// op: the operation.
+/// method: how it adds; nothing is method tree, or no method where the operation takes none. By
+/// exact the infinitely precise value is rounded once to the output type, where the operation has
+/// an exact form; integers that go to integers are taken modulo 2^bits.
+/// in: the type of the elements.
+/// acc: the type in which is added. By default f32 for f16, bf16 and f32, else f64 of floats; i64
+/// or u64 of integers where the operation's typing is `additive`, and f64 where it is `real`; f64
+/// where it is `wide`. On request f64 instead of f32.
+/// out: the type of the result. By default that of the elements; of integers the accumulator's; of
+/// other typings what default_out says.
+/// ddof: what var and std subtract from the number of elements they divide by.
+/// Errors (errc::usage, naming the argument): a method that the operation does not take; an
+/// accumulator for method exact, or one that is none of these (takes_acc); an output type that the
+/// operation does not give (takes_out); ddof other than 0 for an operation but var and std, or
+/// negative.
 reduction make_reduction(op_id op, std::optional<method_id> method, dtype in,
                          std::optional<dtype> acc = {}, std::optional<dtype> out = {},
                          int ddof = 0);
@@ -87,8 +98,9 @@ struct scalar {
 std::string to_string(scalar value);
 /// The bits in hex at full width, most significant digit first, no prefix: f32 1.0 is "3f800000".
 std::string to_hex(scalar value);
-/// The scalar stored at p (size_of(type) bytes).
+/// The scalar stored at p (size_of(type) bytes, at any alignment).
 scalar load_scalar(dtype type, const void* p);
+/// Writes the scalar's size_of(value.type) bytes to p, at any alignment.
 void store_scalar(scalar value, void* p);
 
 /// As to_string.

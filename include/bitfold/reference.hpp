@@ -9,7 +9,8 @@
 
 namespace bitfold {
 
-/// Reduces n elements of type r.in at `data` (any alignment).
+/// Reduces n elements of type r.in() at `data` (any alignment), in the plainest way. Errors: those
+/// of cpu::reduce.
 scalar reference(const reduction& r, const void* data, std::size_t n);
 /// The same of two inputs, n elements each.
 scalar reference(const reduction& r, const void* x, const void* y, std::size_t n);
@@ -25,9 +26,10 @@ constexpr std::uint64_t max_printed(method_id method) {
   return info(method).ordering == ordering::sequential ? 4096 : 65536;
 }
 
+/// How print_order prints: indented lines, one expression with brackets, or a graph for Graphviz.
+enum class order_format { text, expression, dot };
 /// The tree of `n` elements under `method`, as `bitfold order` prints it; that there is none, where
 /// any order will do. Errors (errc::usage): n above max_printed(method).
-enum class order_format { text, expression, dot };
 std::string print_order(std::uint64_t n, method_id method, order_format format);
 
 }  // namespace bitfold

@@ -8,6 +8,7 @@
 
 namespace bitfold {
 
+/// What is done with each row: rows.hpp has the formulas.
 enum class row_function : std::uint8_t {
   softmax,
   log_softmax,
@@ -51,6 +52,7 @@ struct rows_across {
   /// gradient, first alone, dot(g, y) for softmax and sum(g) for log_softmax.
   const void *first = nullptr, *second = nullptr;
 
+  /// How many elements there are.
   std::size_t size() const { return outer * n * inner; }
 };
 

@@ -29,13 +29,17 @@
 namespace bitfold {
 
 namespace cpu {
-/// Writes the rows to `out`, which may be x. Errors (errc::usage, naming the argument): a type that
-/// is no float; a longer row; channels that do not fill the rows of group_norm; a pointer that is
-/// needed and null, or not aligned to its elements; those of `opts`.
+/// Applies f to each row.
+/// input: the rows, and what f takes besides. Norms write its `mean` and `rstd`.
+/// out: room for count * n elements of input.type, in rows as x has them; it may be x.
+/// Memory: some rows for each thread.
+/// Errors (errc::usage, naming the argument): a type that is no float; a row of more than 2^24
+/// elements; channels that do not fill the rows of group_norm; a pointer that is needed and null,
+/// or not aligned to its elements; those of `opts`.
 void apply(row_function f, const rows& input, void* out, const options& opts = {});
 
-/// The same of rows that lie across, of their reductions' results. Errors, besides: a function
-/// without such (norms).
+/// The same of rows that lie across, of their reductions' results: softmax, log_softmax and their
+/// gradients. Errors, besides: another function; more than 2^60 elements.
 void apply(row_function f, const rows_across& input, void* out, const options& opts = {});
 
 /// What the parameters of a norm get, of its gradient `f` and what that takes: dw[i] = sum of g z,
@@ -53,6 +57,10 @@ namespace cuda {
 void apply(row_function f, const rows& input, void* out, stream s = nullptr);
 void apply(row_function f, const rows_across& input, void* out, stream s = nullptr);
 
+/// As cpu::parameter_gradients, in device memory. Does not allocate or synchronise.
+/// workspace: of parameter_gradients_workspace_bytes(f, input) bytes, which may be 0, aligned to 16
+/// bytes; in use until the work is done.
+/// Errors, besides: a workspace that is too small or not aligned; errc::no_device; errc::cuda.
 std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& input);
 void parameter_gradients(row_function f, const rows& input, void* dw, void* db, void* workspace,
                          std::size_t workspace_size, stream s = nullptr);

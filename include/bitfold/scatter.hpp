@@ -14,6 +14,7 @@
 
 namespace bitfold {
 
+/// What becomes of elements that go to one place.
 struct scattering {
   op_id op = op_id::sum;               ///< sum, mean, prod, min or max
   method_id method = method_id::tree;  ///< of sum and mean. Of integers, which are added modulo
@@ -24,13 +25,16 @@ struct scattering {
 
 namespace cpu {
 
-/// x and keys (of i64) have one shape; elements lie at addresses aligned to themselves. `base` is
-/// what lay there, of x's type and as many axes: along `axis` it has as many places as it likes,
-/// along the others at least as many as x. Without data it is zeros, and then it does not count.
-/// `out` is laid out as base, and may be the same; a place that nothing goes to is as in base. A
-/// mean is the sum divided, of integers rounded down. Errors (errc::usage, naming the argument):
-/// what is said here; a key that names no place (then some of `out` may be written, unless it is
-/// base); 2^32 - 1 elements or places along the axis, or more.
+/// Puts each element of x to the place along `axis` that its key names. A mean is the sum divided,
+/// of integers rounded down.
+/// x: elements at addresses aligned to themselves.
+/// keys: of i64 and of x's shape: places along the axis, counted from 0.
+/// base: what lay there, of x's type and as many axes: along `axis` it has as many places as it
+/// likes, along the others at least as many as x. Without data it is zeros, which do not count.
+/// out: laid out as base, and may be the same; a place that nothing goes to is as in base.
+/// Errors (errc::usage, naming the argument): what is said here; a key that names no place (then
+/// some of `out` may be written, unless it is base); 2^32 - 1 elements or places along the axis, or
+/// more.
 void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
              void* out, const options& opts = {});
 
@@ -53,10 +57,16 @@ struct places_of_rows {
 };
 
 namespace cuda {
-/// The same in device memory, where x and base lie in a row, each. A key that names no place is
-/// left out in any case. Where it would be an error, *any_lost becomes 1, or else 0, and what is in
-/// `out` has no meaning; null: nobody asks. Does not synchronise. Errors, besides: 2^32 elements or
-/// places, or more; errc::no_device, errc::cuda.
+/// The same in device memory, where x and base lie in a row, each. Does not allocate or
+/// synchronise.
+/// any_lost: in device memory; becomes 1 where a key names no place that is an error, and what is
+/// in `out` has no meaning then, or else 0. Such elements are left out in any case. Null: nobody
+/// asks.
+/// workspace: device memory, aligned to 16 bytes, of scatter_workspace_bytes or more, that is in
+/// use until the work is done.
+/// s: null for the default stream.
+/// Errors, besides those of cpu::scatter: x or base that do not lie in a row; 2^32 - 1 elements or
+/// places, or more; a workspace that is too small or not aligned; errc::no_device; errc::cuda.
 std::size_t scatter_workspace_bytes(const scattering& how, const view& x, const view& keys,
                                     int axis, const view& base);
 void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
@@ -66,8 +76,8 @@ void scatter(const scattering& how, const view& x, const view& keys, int axis, c
 /// The same of rows of elements of 2 to 8 bytes, by a method that has an order; base and out are as
 /// many rows as there are places. `largest`, of op max of floats without a base: for each result
 /// the number of the row of x that it comes from, the first one that is as large; -1 where there is
-/// none, and of a NaN. Lists, keys and offsets are not looked at; but keys as above. Errors,
-/// besides: what is said here.
+/// none, and of a NaN. Lists, keys and offsets are not looked at; but keys as above.
+/// Errors, besides: what is said here.
 std::size_t scatter_rows_workspace_bytes(const scattering& how, const listed_rows& x,
                                          const places_of_rows& to, bool largest);
 void scatter_rows(const scattering& how, const listed_rows& x, const places_of_rows& to,

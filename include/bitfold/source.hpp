@@ -138,8 +138,11 @@ struct in_order_source {
   bool readable() const { return source.readable(); }
 };
 
+/// An array as reduce takes it: a std::vector, a std::span, a std::array or another contiguous
+/// range that knows its size.
 template <class R>
 concept element_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R>;
+/// The type of its elements.
 template <element_range R>
 using element_of = std::remove_cv_t<std::ranges::range_value_t<R>>;
 
@@ -186,7 +189,9 @@ template <class S>
 using value_of = decltype(std::declval<const S&>()(0));
 }  // namespace detail
 
-/// Two inputs of the same element type and length (errc::usage if not).
+/// Two arrays as one input, for operations of two inputs, such as ops::dot: element i is the pair
+/// of x[i] and y[i]. Nothing is copied. x, y: contiguous ranges of one element type, or the
+/// compiler says so; no temporaries. Errors (errc::usage): two lengths.
 template <element_range X, element_range Y>
 auto pairs(X&& x, Y&& y) {
   constexpr bool same = std::is_same_v<element_of<X>, element_of<Y>>;
@@ -199,10 +204,13 @@ auto pairs(X&& x, Y&& y) {
     return pair_source<element_of<X>>{};
 }
 
-/// f applied to one or more arrays of one length (errc::usage if not), element by element. f is
-/// copied, called by several threads and more than once for an element, and gives the same each
-/// time; for a GPU it is a function object of BITFOLD_HD (or a __host__ __device__ lambda with
-/// nvcc's --extended-lambda).
+/// f applied to one or more arrays of one length, element by element, as they are read: no array of
+/// the results is made.
+/// f: copied, called by several threads and more than once for an element, and gives the same each
+/// time; for a GPU it is a function object of BITFOLD_HD (or a `__host__ __device__` lambda with
+/// nvcc's `--extended-lambda`). 16-bit floats reach it as float. For bitfold's operations it gives
+/// a float, a double or an integer; for your own whatever they take. x, more: contiguous ranges; no
+/// temporaries. Errors (errc::usage): arrays of several lengths.
 template <class F, element_range X, element_range... More>
 auto transform(F f, X&& x, More&&... more) {
   detail::refuse_temporaries<X, More...>();

@@ -7,6 +7,7 @@
 
 namespace bitfold {
 
+/// The most axes that an array may have.
 inline constexpr int max_axes = 8;
 
 namespace detail {

@@ -14,6 +14,7 @@
 
 namespace bitfold::testing {
 
+/// A type that elements may have.
 template <class T>
 concept element =
     std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float> ||

@@ -54,11 +54,15 @@ class exact_sums {
 
 }  // namespace detail
 
-/// Two threads must not change the same one. Up to 2^60 elements.
+/// Exact reductions of what comes in pieces: add() some, merge() those of others, and ask for a
+/// result() at any time. The results depend neither on the order nor on the pieces. Two threads
+/// must not change the same one. Up to 2^60 elements. Memory: below a KiB for each sum, whatever
+/// the number of elements.
 class totals {
  public:
-  /// Errors (errc::usage): a reduction that is not by method exact; element types or numbers of
-  /// inputs that differ.
+  /// Of nothing yet.
+  /// reductions: by method exact, of one element type and number of inputs.
+  /// Errors (errc::usage): others.
   explicit totals(std::vector<reduction> reductions);
 
   /// Adds n elements, or pairs of them (y is null where the reductions take one input); any
@@ -79,10 +83,12 @@ class totals {
   /// Adds what another one has. Errors (errc::usage): it is of other reductions.
   void merge(const totals& o);
 
+  /// Those that it was made of.
   const std::vector<reduction>& reductions() const { return reductions_; }
   /// How many elements, or pairs of them, were added.
   std::uint64_t count() const { return count_; }
-  /// Of reductions()[k]: what cpu::reduce gives for all elements at once.
+  /// Of reductions()[k]: what cpu::reduce gives for all elements at once. Errors: std::out_of_range
+  /// where there is no such reduction.
   scalar result(std::size_t k) const;
   /// Whether that is the true value: false for an integer that its type does not hold, where it is
   /// what is left of it modulo 2^bits.

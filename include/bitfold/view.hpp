@@ -21,8 +21,10 @@
 
 namespace bitfold {
 
-/// Element (i0, i1, ...) lies at data + i0 stride[0] + i1 stride[1] + ..., strides in elements;
-/// they may be zero or negative.
+/// An array of several axes whose element type is known when the program runs. Element (i0, i1,
+/// ...) lies at data + i0 stride[0] + i1 stride[1] + ..., strides in elements; they may be zero or
+/// negative. It is copied freely and owns nothing. What is wrong with it is an error of the call
+/// that takes it.
 struct view {
   dtype type;
   const void* data;
@@ -30,17 +32,22 @@ struct view {
   std::array<std::int64_t, max_axes> extent{}, stride{};
 };
 
-/// An array as C lays it out. Errors (errc::usage): more than max_axes extents.
+/// An array as C lays it out, the last axis moving fastest.
+/// data: of size_of(type) bytes an element; null where there are none.
+/// extents: one for each axis; none: an array of one element.
+/// Errors (errc::usage): more than max_axes extents.
 view row_major(dtype type, const void* data, std::span<const std::int64_t> extents);
 inline view row_major(dtype type, const void* data, std::initializer_list<std::int64_t> extents) {
   return row_major(type, data, std::span(extents.begin(), extents.size()));
 }
 
-/// The same elements with axis order[k] in place k. Errors (errc::usage): no permutation of the
-/// axes.
+/// The same elements with axis order[k] in place k; nothing is copied.
+/// order: each axis of x once.
+/// Errors (errc::usage): no permutation of the axes.
 view permuted(const view& x, std::span<const int> order);
-/// Elements begin, begin + step, ... of an axis, `count` of them; a negative step goes backwards.
-/// Errors (errc::usage): an axis that x has not; elements that it has not.
+/// Elements begin, begin + step, ... of an axis, `count` of them; a negative step goes backwards,
+/// and of step 0 it is one element again and again. Nothing is copied.
+/// Errors (errc::usage): an axis that x has not; a negative count; elements that x has not.
 view sliced(const view& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step = 1);
 
 /// A sliding window along an axis: `size` elements, `dilation` apart, every `stride` elements. The
@@ -60,7 +67,7 @@ view windows(const view& x, std::span<const window> per_axis);
 /// window would lie before x or behind it; more than 2^60 windows in all.
 std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> per_axis);
 
-/// Every axis of x.
+/// Every axis of x, in order: what to reduce for one result of a whole array.
 std::vector<int> all_axes(const view& x);
 
 /// The extents of the result of reducing x, or x and y (null where there is one), along `axes`;

@@ -169,13 +169,14 @@ inline void refuse_inexact_arithmetic() {
 }  // namespace
 }  // namespace own
 
-/// Reductions of one input, one kernel for all: see above.
+/// Reductions of one input, one kernel for all: what make_pass makes, to be enqueued or to be
+/// called.
 template <class Source, class... Op>
 class one_pass {
   static_assert(sizeof...(Op) > 0, "bitfold: a pass wants an operation");
 
  public:
-  /// Errors: make_reduction's.
+  /// Of a source in device memory. Errors: make_reduction's.
   one_pass(const Source& from, const launch& shape, const Op&... op)
       : from_(from), shape_(shape), ops_(op...) {
     const auto check = []<class O>(const O& o) {
@@ -188,11 +189,15 @@ class one_pass {
   /// Bytes of device memory that enqueue() needs.
   std::size_t workspace_bytes() const { return plan_of().workspace; }
 
-  /// Enqueues the pass on `where`, on the current device; result k goes to device address out[k].
-  /// The workspace, aligned to 16 bytes, and the arrays are in use until that is done. Does not
-  /// allocate or wait, but for the first pass of a file, which asks the GPU how that file was
-  /// compiled; can be captured in a graph. Errors (naming the argument): errc::usage,
-  /// errc::no_device, errc::cuda.
+  /// Enqueues the pass on the current device. Does not allocate or wait, but for the first pass of
+  /// a file, which asks the GPU how that file was compiled; can be captured in a graph.
+  /// workspace: device memory, aligned to 16 bytes, that is in use until the pass is done, as the
+  /// arrays are.
+  /// size: its bytes, at least workspace_bytes().
+  /// where: the stream; null for the default one.
+  /// out: an address in device memory for each operation's result.
+  /// Errors (naming the argument): errc::usage (null, not aligned or too small; a file compiled
+  /// with other arithmetic than bitfold's), errc::no_device, errc::cuda.
   void enqueue(void* workspace, std::size_t size, stream where,
                bitfold::detail::result_of<Op, Source>*... out) const {
     if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
@@ -215,7 +220,8 @@ class one_pass {
     own::check(err, "launch");
   }
 
-  /// Waits and gives the results: one, or a std::tuple.
+  /// Runs the pass on the default stream, waits and gives the results: one, or a std::tuple.
+  /// Allocates device memory for the call. Errors: those of enqueue.
   auto operator()() const {
     constexpr std::size_t slot = 16;
     const std::size_t work = (workspace_bytes() + 255) / 256 * 256;
@@ -291,7 +297,12 @@ template <class Input>
 concept device_input =
     bitfold::detail::source<Input> || (bitfold::element_range<Input> && std::ranges::view<Input>);
 
-/// A pass over device memory; its shape changes the speed and never a bit.
+/// A pass over device memory, to be enqueued as often as is wanted.
+/// shape: changes the speed and never a bit.
+/// input: a std::span of device memory, or pairs, transform, indexed or in_order of such.
+/// op: ops::NAME by any method but `exact` and `sequential`, and not count_distinct; or objects of
+/// structs of your own (own.hpp).
+/// Errors: those of one_pass.
 template <device_input Input, class... Op>
 auto make_pass(const launch& shape, const Input& input, const Op&... op) {
   using S = std::remove_cv_t<decltype(bitfold::detail::source_of(input))>;
