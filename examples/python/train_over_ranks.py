@@ -163,7 +163,7 @@ def of_rank(rank: int, runs: list[Run], folder: str) -> None:
             backend = "cpu:gloo,cuda:nccl"
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=wait)
         torch.save([under_mode(run, rank) for run in runs], f"{folder}/{rank}.pt")
-        dist.barrier()
+        dist.all_reduce(torch.zeros(1))  # by way of CPUs: on no GPU is anything under way when a process ends
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -213,7 +213,8 @@ def measure(device: str, numbers: list[int], steps: int, contributions: int, fol
         runs = runs_on(size, range(steps), (True, False))
         if size == most:
             runs += [dataclasses.replace(r, save=f"{folder}/{r.way}") for r in runs_on(size, before)]
-            runs += [Run(device, True, "DDP", (*(2,) * (size - 1), contributions - 2 * (size - 1)), range(steps))] * (size > 1)
+            runs += [Run(device, True, "DDP", (*(2,) * (size - 1), contributions - 2 * (size - 1)), range(steps))]
+        runs = list(dict.fromkeys(runs))  # those shares may be the equal ones
         found |= on_ranks(runs)
         for run in runs:
             if run.on and not run.save:
@@ -232,14 +233,14 @@ def shown(r: dict) -> str:
     return "{run}: {losses_that_differ} of {losses} losses differ, {weights_that_differ} of {weights} weights, {ms_per_step} ms a step".format(**r) + alone
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--contributions", type=int, default=12, help="of a step, two for each rank at least (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="the results as JSON")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     numbers = [int(n) if n.isdecimal() else 0 for n in options.ranks.split(",")]
     if min(numbers) < 1 or len(set(numbers)) < len(numbers):
         parser.error(f"argument --ranks: {options.ranks}, where different numbers are wanted, such as 1,2,4")
@@ -264,7 +265,7 @@ def main() -> int:
                 results.append(r)
                 print(shown(r), flush=True)
         except processes.ProcessExitedException as e:
-            print(f"train_over_ranks: {e}: rank {e.error_index}, whose error stands above; the others were ended", file=sys.stderr)
+            print(f"train_over_ranks: rank {e.error_index} failed ({e}), and the others were ended", file=sys.stderr)
             return 2
     if options.out:
         options.out.write_text(json.dumps({**head, "contributions": options.contributions, "results": results}, indent=1) + "\n")
