@@ -14,7 +14,6 @@ import argparse
 import dataclasses
 import datetime
 import json
-import multiprocessing as forkserver
 import os
 import platform
 import sys
@@ -23,6 +22,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
+from multiprocessing import forkserver
 from pathlib import Path
 
 import bitfold.torch.distributed as over_ranks
@@ -258,6 +258,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(", ".join(f"{name} {value}" for name, value in head.items()), flush=True)
     torch.set_num_threads(1)
     forkserver.set_forkserver_preload(["torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp", "bitfold.torch.distributed"])
+    forkserver.ensure_running()  # it imports while one process trains
     results = []
     with tempfile.TemporaryDirectory() as folder:
         try:
