@@ -31,7 +31,6 @@ from bitfold.torch.distributed import _contributions, _host
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
 
-
 #: Where this process has its tensors.
 DEVICE = torch.device("cpu")
 
@@ -413,10 +412,14 @@ def disagreements(rank: int, size: int) -> None:
         (lambda: over_ranks.reduce_shares("sum", ones(3) if not odd else ones(3).to_sparse()), TypeError, "layout"),
         (lambda: over_ranks.reduce_shares("dot", ones(3), ones(3 + odd)), ValueError, "y: 4 elements, and x has 3"),
         (lambda: over_ranks.first_of(2.5 if odd else 2), TypeError, "float"),
+        (lambda: over_ranks.Accumulation(0 if odd else 2), ValueError, "contributions: 0"),
     ):
         with _error(kind if odd else over_ranks.Disagreement, text):
             mine()
         _works(rank, size)
+    for count, text in ((1, r"\[1, 1, 2\].*at least"), (2, r"\[2, 2, 3\].*FSDP2")):
+        with _error(ValueError, text):
+            over_ranks.shard_gradients(None, over_ranks.Accumulation(count + odd))
 
 
 def elsewhere(rank: int, size: int) -> None:

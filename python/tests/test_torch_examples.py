@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -54,3 +55,37 @@ def test_the_transformer(tmp_path):
     assert on["losses_that_differ"] == on["weights_that_differ"] == 0
     assert on["losses_that_differ_by_threads"] == on["weights_that_differ_by_threads"] == 0
     assert on["changed_by_batch"] == 0
+
+
+@pytest.fixture
+def train_over_ranks(monkeypatch):
+    if not torch.distributed.is_available():
+        pytest.skip("a PyTorch without torch.distributed")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    threads = torch.get_num_threads()
+    yield importlib.import_module("train_over_ranks")
+    torch.set_num_threads(threads)
+
+
+def test_the_transformer_over_ranks(train_over_ranks, tmp_path):
+    """As one process has it: on 1 and 2 ranks, by DDP and FSDP2, and stopped by either and resumed by either on fewer."""
+    out = tmp_path / "result.json"
+    assert train_over_ranks.main(["--contributions", "4", "--steps", "3", "--ranks", "1,2", "--out", str(out)]) == 0
+    one, *others = json.loads(out.read_text())["results"]
+    assert one["first_loss"] > one["last_loss"] and len(others) == 8
+    assert all((r["losses"], r["losses_that_differ"], r["weights"], r["weights_that_differ"]) == (3, 0, 28, 0) for r in others)
+
+
+def test_a_bit_of_one_rank_is_seen(train_over_ranks):
+    """In a loss, and in a weight; of a run that was resumed in the part before, too."""
+    before, run = (train_over_ranks.Run("cpu", True, "DDP", (2, 2), range(2), **how) for how in ({"save": "there"}, {"load": "there"}))
+    zero, minus = torch.zeros(1), torch.tensor([-0.0])
+    one = {"losses": [zero] * 4, "weights": [zero] * 3}
+    right = {"losses": [zero] * 2, "weights": [zero] * 3, "ms": 1}
+    for earlier, later, differ in (
+        (right, right, (0, 0)),
+        ({**right, "losses": [minus, zero]}, right, (1, 0)),
+        (right, {**right, "losses": [minus, minus], "weights": [zero, minus, zero]}, (2, 1)),
+    ):
+        r = train_over_ranks.compared(run, {before: [right, earlier], run: [later, right]}, one)
+        assert (r["losses_that_differ"], r["weights_that_differ"]) == differ and r["run"] == "2 ranks, DDP, then 2 ranks, DDP"

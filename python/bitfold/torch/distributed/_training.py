@@ -1,11 +1,13 @@
 """Gradients over ranks, micro-batch by micro-batch: a hook for DistributedDataParallel, and one for FSDP2 (docs/distributed.md)."""
 
 # (DistributedDataParallel looks at the annotations of a hook, which are no strings therefore.)
+import operator
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._contributions import Call, Contributions, Node, _all_reduce, _reduce_scatter, first_of
+from ._contributions import Call, Contributions, Node, _all_reduce, _reduce_scatter
 from ._group import Group, group_of
 
 
@@ -13,15 +15,22 @@ class Accumulation:
     """What `hook` keeps of a rank's micro-batches until the last one of a step: `contributions` of them, each a backward pass. Made by all ranks
     of the group at once. The gradient is `op` over the micro-batches of all ranks, those of rank 0 first.
 
-    Errors: ValueError for no contributions.
+    Errors: ValueError for no contributions, and on every rank where some have one and others more; Disagreement where another rank has an error.
     """
 
     def __init__(self, contributions: int = 1, group: dist.ProcessGroup | None = None, *, op="mean", method: str | None = None) -> None:
-        if contributions < 1:
-            raise ValueError(f"contributions: {contributions}, where each rank has one at least")
+        def describe() -> tuple[str, int, int]:
+            if contributions < 1:
+                raise ValueError(f"contributions: {contributions}, where each rank has one at least")
+            return "Accumulation", operator.index(contributions), 0
+
         self.contributions, self.op, self.method = contributions, op, method
         self.by: Group = group_of(group)
-        self.first = first_of(contributions, group)
+        self.counts = [count for count, _ in self.by.run(lambda: self.by.agree(describe))]
+        if min(self.counts) == 1 < max(self.counts):
+            # Else they wait for ever: DistributedDataParallel's first two forward passes are of all ranks, and the one's backward is of all contributions.
+            raise ValueError(f"contributions: ranks have {self.counts}, where all have one, or each has two at least")
+        self.first = sum(self.counts[: self.by.rank])
         self._kept: dict[int, Contributions] = {}
 
     def clear(self) -> None:
@@ -118,9 +127,13 @@ class _ReduceScatter:
 def shard_gradients(model: torch.nn.Module, state: Accumulation) -> None:
     """Puts the gradients of all parts of a model that `fully_shard` was called on in the order of contributions; of one mesh axis, whose ranks are
     those of the Accumulation's group. FSDP2 divides by nothing then: what `state.op` gives is the gradient. Gradients are 0 until the last
-    micro-batch of a step; each is reduced (no set_requires_gradient_sync(False))."""
+    micro-batch of a step; each is reduced (no set_requires_gradient_sync(False)).
+
+    Errors: ValueError where ranks have different numbers of micro-batches, as each pass gathers parameters."""
     from torch.distributed.fsdp import FSDPModule
 
+    if len(set(state.counts)) > 1:
+        raise ValueError(f"state: ranks have {state.counts} contributions, and FSDP2 wants as many of each")
     for module in model.modules():
         if isinstance(module, FSDPModule):
             scatter = _ReduceScatter(state)
