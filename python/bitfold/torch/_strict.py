@@ -104,8 +104,18 @@ def _argument(op: torch._ops.OpOverload, name: str, args: tuple, kwargs: dict):
     return None
 
 
-def _scales(op, args, kwargs, types=None) -> bool:
+def _scales(op, args, kwargs) -> bool:
     return abs(_argument(op, "alpha", args, kwargs) or 0) not in (0, 1)
+
+
+def _scales_by_place(op, args, kwargs, types) -> bool:
+    """Of two tensors of one shape each element is contracted (or none is, by the CPU), whether it comes in a vector or alone. A number's
+    product by alpha is rounded beforehand where elements come alone. Half types are f32 in vectors alone."""
+    if not _scales(op, args, kwargs):
+        return False
+    x, y = (_argument(op, name, args, kwargs) for name in ("self", "other"))
+    alike = all(isinstance(t, torch.Tensor) and 0 not in t.stride() for t in (x, y)) and x.shape == y.shape
+    return not alike or not types.isdisjoint(HALF)
 
 
 def _is_rounded_by_a_tensor(op, args, kwargs, types) -> bool:
@@ -143,9 +153,9 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
         _words("div floor_divide"),
         _is_rounded_by_a_tensor,
     ),
-    "with an `alpha` but 0, 1 and -1": (
+    "of half types, by a number or where one is broadcast, with an `alpha` but 0, 1 and -1": (
         _words("add rsub sub"),
-        _scales,
+        _scales_by_place,
     ),
     "but with the exponents " + ", ".join(map(str, _TIMES)): (
         ("pow",),
@@ -409,7 +419,7 @@ class Watcher(TorchDispatchMode):
         what = op.name() if by is None else f"{op.name()}, which {by.name()} calls"
         name = (by or op)._schema.name.removeprefix("aten::")
         advice = f"to run it all the same, allow=({name!r},)"
-        raise NotCovered(f"{what}: {why} (docs/pytorch.md); {advice}")
+        raise NotCovered(f"{what}: {why} (docs/pytorch.md#refused); {advice}")
 
     @contextmanager
     def inside(self) -> Iterator[None]:
