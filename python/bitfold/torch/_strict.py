@@ -113,9 +113,16 @@ def _scales_by_place(op, args, kwargs, types) -> bool:
     product by alpha is rounded beforehand where elements come alone. Half types are f32 in vectors alone."""
     if not _scales(op, args, kwargs):
         return False
+    if not types.isdisjoint(HALF):
+        return True
     x, y = (_argument(op, name, args, kwargs) for name in ("self", "other"))
-    alike = all(isinstance(t, torch.Tensor) and 0 not in t.stride() for t in (x, y)) and x.shape == y.shape
-    return not alike or not types.isdisjoint(HALF)
+    pairs = zip(x, y) if isinstance(x, (list, tuple)) and isinstance(y, (list, tuple)) else [(x, y)]
+    return not all(_are_alike(*pair) for pair in pairs)
+
+
+def _are_alike(x, y) -> bool:
+    tensors = all(isinstance(t, torch.Tensor) and 0 not in t.stride() for t in (x, y))
+    return tensors and x.shape == y.shape
 
 
 def _is_rounded_by_a_tensor(op, args, kwargs, types) -> bool:
@@ -342,7 +349,8 @@ def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tenso
         named = _is_named(op, (*INDEPENDENT[_LOSSES], *INDEPENDENT[_UNMARKED]))
         rounds = name not in EXACT_OF_COMPLEX or _scales(op, args, kwargs)
         return rounds and (named or _is_elementwise(op))
-    is_meant = _BY_PLACE.get(name)
+    # Of lists, too: threads cut each tensor, and move the places by that.
+    is_meant = _BY_PLACE.get(name := name.removeprefix("_foreach_"))
     if is_meant is None:
         return False
     types = {t.dtype for t in tensors if t.is_floating_point()}
