@@ -705,8 +705,7 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
                "new     " + l + ":s and " + m + ":s", "    only in         " + m,
                "1 pair of files, 3 arrays: 1 same, 1 missing, 1 new"});
   names("m.safetensors", {p, {"q", "F32", "[1,2]", q.bytes}});
-  check_check({lm}, 1,
-              {"changed ", "    shape2          [2] -> [1,2]", "1 pair of files"});
+  check_check({lm}, 1, {"changed ", "    shape2          [2] -> [1,2]", "1 pair of files"});
 
   // JUnit, and a file that cannot be read.
   const auto junit = dir.path("junit.xml");
@@ -1038,8 +1037,7 @@ TEST_CASE("check: which file is compared with which") {
               {"checked " + cy + ", recorded as " + ay, "moved   " + ay, "    content",
                "    sum tree", "2 files"});
   const auto elsewhere = bitfold_cli({"check", "--json", one, cy});
-  CHECK(contains(elsewhere.out,
-                 "{\"file\":\"" + ax + "\",\"checked\":\"" + cy + "\",\"tensor\""));
+  CHECK(contains(elsewhere.out, "{\"file\":\"" + ax + "\",\"checked\":\"" + cy + "\",\"tensor\""));
 
   // A file that cannot be read does not stop the others.
   dir.write("a/x.npy", "no array");
