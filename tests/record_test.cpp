@@ -1104,7 +1104,8 @@ TEST_CASE("check: a file is read as what it is, or was recorded as, whatever its
   // Another format than the recorded one, by its content or by its name.
   const auto golden = dir.write("golden.json", record({dir.path("a.npy")}));
   check_check({golden, dir.path("m.old")}, 1,
-              {"missing " + dir.path("a.npy"), "new ", "new ", "new ", "new ", "new ", "new ",
+              {"checked " + dir.path("m.old") + ", recorded as " + dir.path("a.npy"),
+               "missing " + dir.path("a.npy"), "new ", "new ", "new ", "new ", "new ", "new ",
                "new ", "1 file, 8 arrays: 1 missing, 7 new"});
   const auto floats = dir.write(
       "raw.json", record({dir.write("f.bin", bytes::of<float>({1, 2})), "--dtype", "f32"}));
