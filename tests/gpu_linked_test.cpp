@@ -69,8 +69,10 @@ void make_kernels(const std::vector<int>& all_ranks) {
   for (const int ranks : all_ranks)
     for (const call& c : calls(ranks)) {
       const bool at_once_here = c.n * size_of(c.r.in()) <= c.how.at_once;
-      kernels.push_back(gpu::kernel_of_linked(
-          c.r, ranks, c.scatter ? scattered : at_once_here ? at_once : gathered));
+      kernels.push_back(gpu::kernel_of_linked(c.r, ranks,
+                                              c.scatter      ? scattered
+                                              : at_once_here ? at_once
+                                                             : gathered));
     }
   gpu::make_ahead(kernels, {9, 0}, nullptr);
 }
