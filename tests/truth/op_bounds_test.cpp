@@ -140,7 +140,7 @@ TEST_CASE("bounds: every op, type, method, accumulator and output is within",
     for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
       ++place;
       for (std::size_t n : {1u, 2u, 31u, 40u, 300u, 1029u}) {
-        if (!test::takes(place++, 3)) continue;
+        if (!test::takes(place++, 2)) continue;
         const auto x = test::make_data(t, k, n, n), y = test::make_data(t, k, n, n + 1);
         check_bounds(as_elements(t, x, y), test::name(k), seen);
       }

@@ -156,8 +156,7 @@ TEST_CASE("bounds: every method, type and input is within", "[truth][bounds]") {
   for (dtype in : float_types) {
     std::size_t k = types++;
     for (const input& generator : all_inputs()) {
-      ++k;
-      for (std::size_t n : sizes) {
+      for (std::size_t n : sizes) {  // of an odd number: the next kind takes the others
         if (!test::takes(k++, 2)) continue;
         const auto x = pack(generator.make(n, 11, in), in);
         const exact_sum s = sum_exactly(in, x.data(), n);
