@@ -1,8 +1,8 @@
 """A small transformer language model, trained on this repository's documents, with and without bitfold.torch.deterministic().
 
-    python examples/python/train_transformer.py [--steps 300] [--device cpu,cuda] [--out result.json]
+    python examples/python/train_transformer.py [--steps 300] [--device cpu,cuda] [--text FILE] [--out result.json]
 
-For every device it says, without the mode and with it,
+It reads the documents of the checkout that it is in, or the text that is named. For every device it says, without the mode and with it,
 - whether two trainings, and one by another number of threads, have the same bits in every loss and in every weight,
 - of how many samples the outputs change with the size of the batch.
 
@@ -53,9 +53,11 @@ class Model(nn.Module):
         return self.head(self.norm(self.blocks(self.tokens(text) + self.places.weight)))
 
 
-def corpus() -> Tensor:
-    root = Path(__file__).parents[2]
-    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+def corpus(pages: list[Path] | None = None) -> Tensor:
+    """The bytes of `pages`; by default of this checkout's documents."""
+    if pages is None:
+        root = Path(__file__).parents[2]
+        pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
     return torch.frombuffer(bytearray(b"".join(p.read_bytes() for p in pages)), dtype=torch.uint8).long()
 
 
@@ -108,8 +110,7 @@ def other_threads():
     torch.set_num_threads(before)
 
 
-def measure(steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
-    text = corpus()
+def measure(text: Tensor, steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
     samples = windows(text, BATCH, torch.Generator().manual_seed(2))[:, :-1].to(device)
     allow = ELEMENTWISE if device == "cpu" else ()
     with bitfold.torch.deterministic(strict=True, allow=allow) if on else contextlib.nullcontext():
@@ -140,8 +141,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--device", default="cpu,cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--text", type=Path, help="what to train on; by default this checkout's documents")
     parser.add_argument("--out", type=Path, help="the results as JSON")
     options = parser.parse_args()
+    try:
+        text = corpus(options.text and [options.text])
+    except OSError as e:
+        parser.error(f"--text: {e.filename}: {e.strerror}" if options.text else f"no documents beside this file ({e.filename}): --text FILE names another text")
+    if len(text) <= CONTEXT + 1:
+        parser.error(f"--text: {options.text}: {len(text)} bytes, where a sample has {CONTEXT + 1}")
 
     versions = {"torch": torch.__version__, "bitfold": bitfold.__version__, "machine": platform.processor() or platform.machine()}
     if torch.cuda.is_available():
@@ -150,7 +158,7 @@ def main() -> None:
     results, curves = [], {}
     for device in options.device.split(","):
         for on in (False, True):
-            r, curves[device, on] = measure(options.steps, device, on)
+            r, curves[device, on] = measure(text, options.steps, device, on)
             results.append(r)
             print(
                 f"{device:4} {'with bitfold' if on else 'torch alone ':12}  loss {r['first_loss']:.4f} to {r['last_loss']:.4f}, {r['ms_per_step']} ms a step\n"

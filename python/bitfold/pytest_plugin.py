@@ -172,7 +172,7 @@ class Bits:
             self._made.update({each: entry_of(now) for each, now in values.items()})
         self._seen.update(values)
         if not writes:
-            self._compare(values, tolerance)
+            self._compare(values, tolerance, [each for each in self._golden.of(self._test) if each.startswith(f"{name}/") and each not in self._seen])
 
     def finish(self) -> None:
         """At the end of a test that passed so far: what it recorded and has not checked is gone, and what was never recorded is."""
@@ -188,7 +188,9 @@ class Bits:
         elif not self._update:
             self._compare([each for each in self._golden.of(self._test) if each not in self._seen])
 
-    def _compare(self, names: Iterable[str], tolerance: Tolerance | None = None) -> None:
+    def _compare(self, names: Iterable[str], tolerance: Tolerance | None = None, absent: Iterable[str] = ()) -> None:
+        """`absent`: recorded names that may be gone. They are told of beside what moved, and by themselves no earlier than in finish(), as
+        a later check may have them."""
         __tracebackhide__ = True
         recorded = self._golden.of(self._test)
         rows = [
@@ -198,8 +200,12 @@ class Bits:
         ]
         if not rows:
             return
-        hint = f"{self._golden.path.name} has other bits" if recorded else f"{self._golden.path.name} has no bits of {self._test}"
-        raise bitfold.BitsMoved([f"{hint}: if they are meant to move, pytest --bits-update", *_table(rows)])
+        rows += [_moved(each, recorded[each], _GONE, Tolerance()) for each in absent]
+        file = self._golden.path.name
+        hint = f"{file} has other bits: if they are meant to move, pytest --bits-update"
+        if not recorded:
+            hint = f"{file} has no bits of {self._test}: nothing was recorded for it. Run it without CI and without -n, and commit {file} and {file}.npz"
+        raise bitfold.BitsMoved([hint, *_table(rows)])
 
     def keep(self) -> None:
         if self._update:

@@ -258,7 +258,8 @@ def test_a_first_run_records_and_says_so(pytester, run, monkeypatch):
     monkeypatch.setenv("CI", "true")
     result = run(module())
     result.assert_outcomes(failed=3)
-    assert not golden.exists() and "has no bits of test_one: if they are meant to move" in result.stdout.str()
+    assert not golden.exists() and "has no bits of test_one: nothing was recorded for it. Run it without CI" in result.stdout.str()
+    assert "meant to move" not in result.stdout.str()
     monkeypatch.setenv("CI", "false")
     result = run(module())
     result.assert_outcomes(failed=3)
@@ -321,6 +322,17 @@ def test_a_key_is_gone(run):
     result = run(module().replace(", True]", "]"))
     result.assert_outcomes(failed=1, passed=2)
     result.stdout.re_match_lines([r".*several/inner/1 +gone$"])
+
+
+def test_what_is_gone_beside_what_moved(run):
+    """In one table; what a later check may have is not called gone."""
+    text = "def test(bits):\n    bits.check('x', {})\n    bits.check('y', 1.0)\n"
+    run(text.format("{'a': 1.0, 'b': [2.0, 3.0]}"), "--bits-update").assert_outcomes(passed=1)
+    result = run(text.format("{'a': 1.5, 'b': [2.0]}"))
+    result.assert_outcomes(failed=1)
+    head = [r".*BitsMoved: test_model\.bits has other bits: if they are meant to move", r".*array +moved"]
+    result.stdout.re_match_lines([*head, r".* x/a +\d+ ulps", r".* worst at", r".* x/b/1 +gone$"], consecutive=True)
+    assert not re.search(r" y +gone", result.stdout.str())
 
 
 def test_a_failed_test_is_not_recorded(pytester, run):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
+import types
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
-EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
+EXAMPLES, DOCS = Path(__file__).parents[2] / "examples" / "python", Path(__file__).parents[2] / "docs"
 
 
 def test_the_readme_prints_what_it_shows():
@@ -45,6 +47,48 @@ def test_what_the_pytest_plugin_takes_of_an_optimizer_and_a_scheduler():
     values = dict(_flat("o", optimizer))
     assert values["o/state/0/exp_avg"].shape == (3,) and values["o/param_groups/0/foreach"] is None
     assert values["o/param_groups/0/lr"] == rates.get_last_lr()[0] == dict(_flat("r", rates))["r/_last_lr/0"]
+
+
+def test_the_shortest_training(tmp_path, monkeypatch):
+    """As docs/pytorch.md has it, by other numbers of threads; what safetensors writes is taken here."""
+    code = (DOCS / "pytorch.md").read_text().partition("## A training\n")[2].partition("```python\n")[2].partition("```")[0]
+    saved, threads = {}, torch.get_num_threads()
+    writer = types.SimpleNamespace(save_file=lambda tensors, path: saved.update({path: {k: t.numpy().tobytes() for k, t in tensors.items()}}))
+    monkeypatch.setitem(sys.modules, "safetensors", types.SimpleNamespace(torch=writer))
+    monkeypatch.setitem(sys.modules, "safetensors.torch", writer)
+    try:
+        for count in (1, 2, 4):
+            torch.set_num_threads(count)
+            monkeypatch.setattr(sys, "argv", ["train.py", f"run{count}"])
+            exec(compile(code, "train.py", "exec"), {})
+    finally:
+        torch.set_num_threads(threads)
+    assert len(saved["run1"]) == 4 and saved["run1"] == saved["run2"] == saved["run4"]
+
+
+def test_the_transformer_of_another_text(tmp_path, monkeypatch, capsys):
+    """By a copy of the example that lies beside no documents."""
+    copy = tmp_path / "a" / "b" / "train_elsewhere.py"
+    copy.parent.mkdir(parents=True)
+    copy.write_text((EXAMPLES / "train_transformer.py").read_text())
+    monkeypatch.syspath_prepend(copy.parent)
+    example = importlib.import_module("train_elsewhere")
+    text, short = tmp_path / "text", tmp_path / "short"
+    text.write_bytes(bytes(range(100)))
+    short.write_bytes(b"short")
+    monkeypatch.setattr(example, "measure", lambda text, *_: sys.exit(f"{len(text)} bytes"))
+    for options, says in (
+        ([], r"no documents beside this file \(.*README.md\): --text FILE"),
+        (["--text", str(short)], r"--text: .*short: 5 bytes, where a sample has 65"),
+        (["--text", str(tmp_path / "none")], r"--text: .*none: No such file"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["train_elsewhere.py", *options])
+        with pytest.raises(SystemExit, match="^2$"):
+            example.main()
+        assert re.search(says, capsys.readouterr().err)
+    monkeypatch.setattr(sys, "argv", ["train_elsewhere.py", "--text", str(text)])
+    with pytest.raises(SystemExit, match="^100 bytes$"):
+        example.main()
 
 
 def test_the_transformer(tmp_path):

@@ -287,6 +287,7 @@ PASSES = {
     "hash_tensor": lambda: (X.hash_tensor(), INTS.hash_tensor()),
     "mode": lambda: X.mode(1),
     "allclose": lambda: torch.allclose(X, Y),
+    "as they are": lambda: [f(X) for f in (F.relu, torch.tanh, F.hardswish, torch.exp, torch.erf, F.leaky_relu, F.dropout, F.logsigmoid)],
     "Adagrad": lambda: optimized("Adagrad", fused=True),
     "GradScaler": scaled,
     "cross": lambda: torch.linalg.cross(X[:3], Y[:3], dim=0),
@@ -356,7 +357,13 @@ REFUSED = {
     "add": lambda: INTS.add(0.7, alpha=0.3),
     "pow": lambda: INTS**0.5,
     "mul": lambda: torch.view_as_complex(X.reshape(-1, 2)) * 1j,
-    "add alpha": lambda: X.add(Y, alpha=0.3),
+    "add alpha by a number": lambda: X.add(0.7, alpha=0.3),
+    "add alpha by a row": lambda: X.add(Y[0], alpha=0.3),
+    "sub alpha expanded": lambda: X.sub(Y[:, :1].expand(6, 40), alpha=0.3),
+    "add alpha of a half type": lambda: X.bfloat16().add(Y.bfloat16(), alpha=0.3),
+    "add alpha of complex numbers": lambda: torch.view_as_complex(X.reshape(-1, 2)).add(torch.view_as_complex(Y.reshape(-1, 2)), alpha=0.3),
+    "functions of lists": lambda: torch._foreach_sigmoid([X]),
+    "add alpha of lists": lambda: torch._foreach_add([X.half()], [Y.half()], alpha=0.3),
     "cross": lambda: torch.linalg.cross(
         *torch.view_as_complex(torch.stack([X[:3], Y[:3]], -1)).expand(2, 3, 40), dim=0
     ),

@@ -87,9 +87,10 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
         continue;
       }
       const io::array& a = *(mapped[k] = found.mapped());
-      if (a.type == g.type && a.shape == g.shape) continue;
-      changes.push_back(changed(io::of_input(k, "dtype"), io::name(g.type), io::name(a.type)));
-      changes.push_back(changed(io::of_input(k, "shape"), g.shape, a.shape));
+      if (a.type != g.type)
+        changes.push_back(changed(io::of_input(k, "dtype"), io::name(g.type), io::name(a.type)));
+      if (a.shape != g.shape)
+        changes.push_back(changed(io::of_input(k, "shape"), g.shape, a.shape));
     }
     if (!mapped[0] || !mapped[inputs - 1]) {
       reports.push_back({g.name, verdict::missing, absent});
@@ -239,7 +240,7 @@ file_report check_files(const io::golden_file& old, file_names files, const chec
   const waiting clock(bar, files[0]);
   auto found = check_arrays(old, files, arrays, args, bar);
   io::check_mapped_files();
-  return {paths_of(old), std::move(found), {}, {}};
+  return {paths_of(old), std::move(found), {}, {}, {files.begin(), files.end()}};
 }
 
 // The names of the arrays of a file that was not recorded, or of a pair; none where they have none.

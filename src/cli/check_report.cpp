@@ -33,8 +33,14 @@ std::string lines_of(const std::vector<detail>& details) {
   return text;
 }
 
+// Whether what was compared lies elsewhere than what was recorded.
+bool is_elsewhere(const file_report& f) { return !f.checked.empty() && f.checked != f.files; }
+
 std::string lines_of(const file_report& f) {
   std::string text;
+  if (is_elsewhere(f) && !good(f))
+    text += fmt::format("checked {}, recorded as {}\n", io::printable(text_of(f.checked)),
+                        io::printable(text_of(f.files)));
   const auto line = [&](verdict v, const std::string& what) {
     text += word_of(v, 8) + io::printable(what) + "\n";
   };
@@ -82,12 +88,16 @@ std::string summary_of(const std::vector<file_report>& files, std::optional<std:
       parts.empty() ? "nothing to compare" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 
-// "file":..., and "file2":... of a pair.
+// "file":..., and "file2":... of a pair; then "checked":... where it lies elsewhere.
 std::string json_files(const file_report& f) {
   std::string text;
-  for (std::size_t k = 0; k < f.files.size(); ++k)
-    text +=
-        fmt::format("{}\"{}\":{}", k ? "," : "", io::of_input(k, "file"), json_string(f.files[k]));
+  const auto add = [&](const char* field, const std::vector<std::string>& files) {
+    for (std::size_t k = 0; k < files.size(); ++k)
+      text += fmt::format("{}\"{}\":{}", text.empty() ? "" : ",", io::of_input(k, field),
+                          json_string(files[k]));
+  };
+  add("file", f.files);
+  if (is_elsewhere(f)) add("checked", f.checked);
   return text;
 }
 

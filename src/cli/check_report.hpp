@@ -40,6 +40,8 @@ struct file_report {
   // Where there is nothing to compare:
   std::optional<verdict> whole;      ///< missing or added
   std::optional<std::string> error;  ///< why the file could not be read
+
+  std::vector<std::string> checked{};  ///< the files that were compared; none where none were
 };
 bool good(const file_report& f);
 

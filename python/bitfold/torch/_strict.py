@@ -104,8 +104,25 @@ def _argument(op: torch._ops.OpOverload, name: str, args: tuple, kwargs: dict):
     return None
 
 
-def _scales(op, args, kwargs, types=None) -> bool:
+def _scales(op, args, kwargs) -> bool:
     return abs(_argument(op, "alpha", args, kwargs) or 0) not in (0, 1)
+
+
+def _scales_by_place(op, args, kwargs, types) -> bool:
+    """Of two tensors of one shape each element is contracted (or none is, by the CPU), whether it comes in a vector or alone. A number's
+    product by alpha is rounded beforehand where elements come alone. Half types are f32 in vectors alone."""
+    if not _scales(op, args, kwargs):
+        return False
+    if not types.isdisjoint(HALF):
+        return True
+    x, y = (_argument(op, name, args, kwargs) for name in ("self", "other"))
+    pairs = zip(x, y) if isinstance(x, (list, tuple)) and isinstance(y, (list, tuple)) else [(x, y)]
+    return not all(_are_alike(*pair) for pair in pairs)
+
+
+def _are_alike(x, y) -> bool:
+    tensors = all(isinstance(t, torch.Tensor) and 0 not in t.stride() for t in (x, y))
+    return tensors and x.shape == y.shape
 
 
 def _is_rounded_by_a_tensor(op, args, kwargs, types) -> bool:
@@ -143,9 +160,9 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
         _words("div floor_divide"),
         _is_rounded_by_a_tensor,
     ),
-    "with an `alpha` but 0, 1 and -1": (
+    "of half types, by a number or where one is broadcast, with an `alpha` but 0, 1 and -1": (
         _words("add rsub sub"),
-        _scales,
+        _scales_by_place,
     ),
     "but with the exponents " + ", ".join(map(str, _TIMES)): (
         ("pow",),
@@ -332,7 +349,8 @@ def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tenso
         named = _is_named(op, (*INDEPENDENT[_LOSSES], *INDEPENDENT[_UNMARKED]))
         rounds = name not in EXACT_OF_COMPLEX or _scales(op, args, kwargs)
         return rounds and (named or _is_elementwise(op))
-    is_meant = _BY_PLACE.get(name)
+    # Of lists, too: threads cut each tensor, and move the places by that.
+    is_meant = _BY_PLACE.get(name := name.removeprefix("_foreach_"))
     if is_meant is None:
         return False
     types = {t.dtype for t in tensors if t.is_floating_point()}
@@ -409,7 +427,7 @@ class Watcher(TorchDispatchMode):
         what = op.name() if by is None else f"{op.name()}, which {by.name()} calls"
         name = (by or op)._schema.name.removeprefix("aten::")
         advice = f"to run it all the same, allow=({name!r},)"
-        raise NotCovered(f"{what}: {why} (docs/pytorch.md); {advice}")
+        raise NotCovered(f"{what}: {why} (docs/pytorch.md#refused); {advice}")
 
     @contextmanager
     def inside(self) -> Iterator[None]:
