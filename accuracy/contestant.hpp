@@ -197,8 +197,9 @@ std::optional<std::uint64_t> gpu_cache();
 // Each adds its own; all_contestants() lists them.
 void add_bitfold(contestants&, bool cpu, bool cuda);
 void add_plain(contestants&);
-void add_products(contestants&);  ///< bitfold's and plain loops; add_openblas, add_python have more
-void add_ranks(contestants&);     ///< bitfold's and plain models
+/// bitfold's and plain loops; add_openblas and add_python have more.
+void add_products(contestants&, bool cpu, bool cuda);
+void add_ranks(contestants&);  ///< bitfold's and plain models
 void add_openblas(contestants&);
 void add_xsum(contestants&);
 void add_reproblas(contestants&);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include <iterator>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <bitfold/op.hpp>
@@ -99,6 +101,9 @@ inline long kib_read(pid_t process, const std::string& path) {
   return size == maps.npos ? 0 : std::strtol(maps.c_str() + size + 5, nullptr, 10);
 }
 
+// Leaves the processor to the command, which it would otherwise take as much of to look at it.
+inline void look_again_soon() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+
 // For `meanwhile`: calls then(child) as soon as the command has read some megabytes of that file,
 // long before its end if it is long. (No time tells that: a command may be stopped anywhere, such
 // as where it maps the file to see what it is, of which it reads no megabyte.)
@@ -109,6 +114,7 @@ std::function<void(pid_t)> when_read(const std::string& path, Then then) {
       siginfo_t ended{};
       REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0);
       if (ended.si_pid != 0) return;  // the test will say what it did instead
+      look_again_soon();
     }
     then(child);
   };

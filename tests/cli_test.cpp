@@ -637,7 +637,7 @@ TEST_CASE("kernels: list, clear, make") {
   if (test::sanitized) return;  // NVIDIA's compiler may have faults of its own
   const auto made = bitfold_cli({"kernels", "make", "sum", "--gpu", "9.0", "--shape", "64,1000",
                                  "--axis", "1", "--pack", pack});
-  if (cuda::compiler().empty()) {
+  if (json::parse(bitfold_cli({"info", "--json"}).out)["gpu_compiler"].is_null()) {
     CHECK(made.status == 4);
     CHECK(contains(made.err, "install NVRTC"));
     return;
@@ -668,8 +668,9 @@ TEST_CASE("order") {
         "any order: there is no tree to show\n");
   CHECK(bitfold_cli({"order", "3"}).out == print_order(3, method_id::tree, order_format::text));
   CHECK(bitfold_cli({"order", "0"}).out == "empty\n");
-  CHECK(bitfold_cli({"order", "65536"}).status == 0);
-  CHECK(bitfold_cli({"order", "--method", "sequential", "4096"}).status == 0);
+  // (Tens of megabytes, of which nothing is read.)
+  CHECK(bitfold_cli({"order", "65536"}, {.out = "/dev/null"}).status == 0);
+  CHECK(bitfold_cli({"order", "--method", "sequential", "4096"}, {.out = "/dev/null"}).status == 0);
   check_usage({"order", "65537"}, {"N: 65537", "65536"});
   check_usage({"order", "--method", "sequential", "4097"}, {"N: 4097", "4096"});
   check_usage({"order", "18446744073709551616"}, {"N"});
@@ -752,7 +753,11 @@ TEST_CASE("info, version, help") {
   CHECK(j["version"].get<std::string>() == BITFOLD_VERSION);
   CHECK(j["cpu_targets"].size() == cpu::available_targets().size());
   CHECK(j["cpu_target"] == std::string(cpu::name(cpu::available_targets().back())));
-  CHECK(j["gpu_compiler"] == (cuda::compiler().empty() ? json() : json(cuda::compiler())));
+  // (The command line looks for one among Python's packages, too.)
+  if (!j["gpu_compiler"].is_null())
+    CHECK(j["gpu_compiler"].get<std::string>().starts_with("NVRTC "));
+  else
+    CHECK(cuda::compiler().empty());
   CHECK(j["gpus"] == json(cuda::devices()));
   const auto info = bitfold_cli({"info"});
   CHECK(info.status == 0);

@@ -48,7 +48,7 @@ void compare(const reduction& r, const std::byte* data, std::size_t n, int threa
 
 }  // namespace
 
-TEST_CASE("the kernel that ran is the one that was asked for") {
+TEST_CASE("the kernel that ran is the one that was asked for", "[kernels]") {
   const std::vector<float> x(10'000'000, 1.0f);
   const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::f32);
   for (int threads : {1, 3}) {
@@ -57,7 +57,7 @@ TEST_CASE("the kernel that ran is the one that was asked for") {
   }
 }
 
-TEST_CASE("every type, method and boundary gives the reference's bits") {
+TEST_CASE("every type, method and boundary gives the reference's bits", "[kernels]") {
   for (dtype t : all_dtypes)
     for (test::kind k : test::all_kinds) {
       const auto data = test::make_data(t, k, 20'000, 1);
@@ -71,7 +71,7 @@ TEST_CASE("every type, method and boundary gives the reference's bits") {
   SUCCEED();
 }
 
-TEST_CASE("random lengths and unaligned starts, to the byte") {
+TEST_CASE("random lengths and unaligned starts, to the byte", "[kernels]") {
   test::random_bits next{7};
   for (dtype t : all_dtypes)
     for (int round = 0; round < 60; ++round) {
@@ -394,7 +394,7 @@ TEST_CASE("no floating-point environment shows in a printed value") {
     }
 }
 
-TEST_CASE("special values, as docs/semantics.md has them") {
+TEST_CASE("special values, as docs/semantics.md has them", "[kernels]") {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::bit_cast<float>(0xffc12345u);
   const float big = std::numeric_limits<float>::max();
   const auto sum = [](std::vector<float> x, method_id m, dtype out = dtype::f32) {

@@ -153,7 +153,8 @@ void shuffle_together(std::vector<T>& x, std::vector<T>& y, std::uint64_t seed) 
 
 }  // namespace
 
-TEST_CASE("exact: every operation, type and output type, on data that is hard on sums") {
+TEST_CASE("exact: every operation, type and output type, on data that is hard on sums",
+          "[kernels]") {
   test::for_each_type([]<class T>(std::type_identity<T>) {
     const auto reductions = exact_reductions<T>();
     for (const std::size_t n : {1, 2, 16, 17, 700, 5000}) {

@@ -61,6 +61,22 @@ std::vector<call> calls(int ranks) {
   return all;
 }
 
+// Makes the kernels of these calls, which the processes of all ranks would make at once, each for
+// itself.
+void make_kernels(const std::vector<int>& all_ranks) {
+  using enum gpu::linked_way;
+  std::vector<gpu::kernel> kernels;
+  for (const int ranks : all_ranks)
+    for (const call& c : calls(ranks)) {
+      const bool at_once_here = c.n * size_of(c.r.in()) <= c.how.at_once;
+      kernels.push_back(gpu::kernel_of_linked(c.r, ranks,
+                                              c.scatter      ? scattered
+                                              : at_once_here ? at_once
+                                                             : gathered));
+    }
+  gpu::make_ahead(kernels, {9, 0}, nullptr);
+}
+
 // Whether all results are right, of one rank, in a process of its own.
 bool is_right(int rank, int ranks, shared& all) {
   cuda::linked_ranks links(rank, ranks, 60);
@@ -104,7 +120,9 @@ bool is_right(int rank, int ranks, shared& all) {
 
 TEST_CASE("linked ranks have the bits of contributions") {
   if (!test::is_emulated()) return;
-  for (const int ranks : {2, 3, 4, 8}) {
+  const std::vector<int> all_ranks = {2, 3, 4, 8};
+  make_kernels(all_ranks);
+  for (const int ranks : all_ranks) {
     auto* const all = static_cast<shared*>(
         mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     REQUIRE(all != MAP_FAILED);

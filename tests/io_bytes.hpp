@@ -7,19 +7,21 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bytes {
 
 /// Of a file; empty if there is none.
 inline std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream all;
+  all << std::ifstream(path, std::ios::binary).rdbuf();
+  return std::move(all).str();
 }
 
 /// Their names; none if there is no such folder.

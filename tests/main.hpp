@@ -32,6 +32,9 @@ inline bool whole() {
 inline bool small_sizes() { return sanitized || narrower; }
 /// Whether they take fewer shapes and random cases: there, and where a sample is enough.
 inline bool brief() { return small_sizes() || !whole(); }
+/// Whether a test takes the case k of those that it goes through, one of so many; in the whole all.
+/// (Where k is a sum of places in several lists, each of any two lists is taken with others.)
+inline bool takes(std::size_t k, std::size_t one_of) { return whole() || k % one_of == 0; }
 /// Types that they take: some there (where all is sanitized one for the narrower targets), others
 /// for the widest target, and all of both in the whole.
 inline std::vector<dtype> types(std::vector<dtype> there, const std::vector<dtype>& of_the_widest) {

@@ -38,7 +38,8 @@ void compare(const reduction& r, const std::byte* x, const std::byte* y, std::si
 
 TEST_CASE(
     "ops: every operation, type, method and accumulator gives the reference's bits, alone and in "
-    "company") {
+    "company",
+    "[kernels]") {
   for (dtype t : all_dtypes)
     for (test::kind k : {test::kind::special, test::kind::near_one}) {
       const auto x = test::make_data(t, k, 18'000, 1), y = test::make_data(t, k, 18'000, 2);
@@ -66,7 +67,7 @@ TEST_CASE(
   SUCCEED();
 }
 
-TEST_CASE("ops: starts at any byte") {
+TEST_CASE("ops: starts at any byte", "[kernels]") {
   test::random_bits next{3};
   for (dtype t : all_dtypes)
     for (int round = 0; round < 3; ++round) {
@@ -144,7 +145,7 @@ TEST_CASE("count_distinct: of all there are, and of many") {
   }
 }
 
-TEST_CASE("logsumexp: lanes of -inf, and elements far apart") {
+TEST_CASE("logsumexp: lanes of -inf, and elements far apart", "[kernels]") {
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
     const std::size_t longest = 5 * order::leaf + 77;
     auto few = test::make_data(t, test::kind::near_one, longest, 5);

@@ -348,9 +348,24 @@ TEST_CASE("ranks: who changes with their number is counted, and exposed where it
   }
 }
 
+TEST_CASE("products in a report, on a GPU: bitfold keeps its promises there", "[cuda]") {
+  contestants who;
+  add_products(who, false, true);
+  CHECK(who.products.size() == 4 * 4);  // types, and ways
+  std::size_t rows = 0;
+  for (const auto& c : who.products) {
+    CAPTURE(c->info.id);
+    const report_rows found = run_product_bits(*c, {20, 70, 9}, 1, 1);
+    CHECK(found.findings.empty());
+    CHECK(found.failures.empty());
+    rows += found.product_bits.size();
+  }
+  CHECK(rows == who.products.size());
+}
+
 TEST_CASE("products and ranks in a report: bitfold keeps its promises, beside others") {
   contestants who;
-  add_products(who);
+  add_products(who, true, false);
   add_ranks(who);
   json report = start_report(who, {}, "a test");
   std::set<std::string> keys;

@@ -277,6 +277,7 @@ TEST_CASE("reduce --stream and -: what a mapped file gives, at a constant memory
       const std::string status = content("/proc/" + std::to_string(child) + "/status");
       if (const auto at = status.find("VmHWM:"); at != std::string::npos)
         most = std::max(most, std::strtol(status.c_str() + at + 6, nullptr, 10));
+      look_again_soon();
     }
   };
   CHECK(bitfold_cli(arguments({"--stream", "sum", "--dtype", "f32", zeros}), {.meanwhile = watch})

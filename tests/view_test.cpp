@@ -82,7 +82,7 @@ std::string differing(const test::lists_case& c) {
 
 }  // namespace
 
-TEST_CASE("views: any shape, layout and axes, every operation") {
+TEST_CASE("views: any shape, layout and axes, every operation", "[kernels]") {
   test::random_bits next{11};
   for (int round = 0; round < (test::brief() ? 60 : 250); ++round)
     test::check_case(test::random_view(next),

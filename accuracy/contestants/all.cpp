@@ -6,9 +6,9 @@ namespace bitfold::accuracy {
 contestants all_contestants(bool cpu, bool cuda) {
   contestants c;
   add_bitfold(c, cpu, cuda);
+  add_products(c, cpu, cuda);
   if (cpu) {
     add_plain(c);
-    add_products(c);
     add_ranks(c);
     add_openblas(c);
     add_xsum(c);

@@ -198,12 +198,15 @@ class Torch(Library):
         return bytes(value.detach().cpu().reshape(-1).view(self.torch.uint8).tolist())
 
     def products(self):
-        if self.deterministic or self.device == "cuda":
+        if self.deterministic:
             return {}
+        about = "torch.matmul(a, b)" + (", cuBLAS" if self.device == "cuda" else "")
         return {f"pytorch/matmul/{self.device}": Operation(
-            self, self.torch.matmul, "PyTorch matmul", ("f16", "bf16", "f32", "f64"), adds(""), "torch.matmul(a, b)", inputs=2)}
+            self, self.torch.matmul, "PyTorch matmul", ("f16", "bf16", "f32", "f64"), adds(""), about, inputs=2)}
 
     def product_threads(self):
+        if self.device == "cuda":
+            return self.threads
         default = self.threads[0]
         return (default, *(n for n in (1, 2, 3, 4) if n != default))
 

@@ -140,7 +140,8 @@ def strict(rank: int, size: int) -> None:
         dist.gather(x, many if rank == 0 else None)
         dist.send(x, 1) if rank == 0 else dist.recv(x, 0) if rank == 1 else None
         dist.barrier()
-        assert functional.wait_tensor(functional.all_gather_single(x, 0, dist.group.WORLD)).numel() == 4 * size
+        gather = getattr(functional, "all_gather_single", functional.all_gather_tensor)  # as it was called before
+        assert functional.wait_tensor(gather(x, 0, dist.group.WORLD)).numel() == 4 * size
         dist.all_gather_object([None] * size, "anything")
         mine = torch.full((4,), 3 + rank, dtype=I64)
         dist.all_reduce(mine, Op.BAND)  # of integers, exact in whatever order

@@ -7,6 +7,17 @@ namespace {
 
 constexpr char mark = '\1';
 
+std::string unmarked(const std::string& text) {
+  return text.starts_with(mark) ? text.substr(1) : text;
+}
+
+// Those of add_files, which take the marks themselves: {} alone is a list without elements to
+// CLI11, and, from 2.4 on, gets a second word.
+std::vector<const CLI::Option*>& files_options() {
+  static std::vector<const CLI::Option*> all;
+  return all;
+}
+
 }  // namespace
 
 std::vector<std::string> marked(int argc, const char* const* argv) {
@@ -28,8 +39,8 @@ std::vector<std::string> marked(int argc, const char* const* argv) {
 
 void take_marks(CLI::App& command) {
   for (CLI::Option* option : command.get_options())
-    option->transform(
-        [](const std::string& text) { return text.starts_with(mark) ? text.substr(1) : text; });
+    if (std::ranges::find(files_options(), option) == files_options().end())
+      option->transform(unmarked);
 }
 
 std::string without_marks(std::string text) {
@@ -39,15 +50,17 @@ std::string without_marks(std::string text) {
 
 CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,
                        const std::string& help) {
-  // Not converted by CLI11, to which {} is a list without elements.
   const auto take = [&files](const CLI::results_t& given) {
-    files = given;
+    files.clear();
+    for (const std::string& file : given) files.push_back(unmarked(file));
     return true;
   };
-  return command.add_option(name, CLI::callback_t(take), help)
-      ->type_name("TEXT")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args();
+  CLI::Option* const option = command.add_option(name, CLI::callback_t(take), help)
+                                  ->type_name("TEXT")
+                                  ->expected(1, CLI::detail::expected_max_vector_size)
+                                  ->allow_extra_args();
+  files_options().push_back(option);
+  return option;
 }
 
 }  // namespace bitfold::cli

@@ -53,6 +53,21 @@ std::string& given_place() {
 }
 std::vector<std::string> places() { return places_of("nvrtc", "BITFOLD_NVRTC", given_place()); }
 
+// NVRTC opens a library of its own by its name alone when it first compiles: that of a package,
+// which lies where no loader looks, is opened ahead, and stays open.
+void open_builtins_of(const shared_library& nvrtc) {
+  int (*version)(int*, int*) = nullptr;
+  int major = 0, minor = 0;
+  Dl_info found;
+  if (!nvrtc.find("nvrtcVersion", version) || version(&major, &minor) != 0 ||
+      ::dladdr(reinterpret_cast<const void*>(version), &found) == 0 || !found.dli_fname)
+    return;
+  const std::string path = found.dli_fname, name = "libnvrtc-builtins.so." + std::to_string(major) +
+                                                   "." + std::to_string(minor);
+  if (const auto folder = path.rfind('/'); folder != std::string::npos)
+    (void)::dlopen((path.substr(0, folder + 1) + name).c_str(), RTLD_LAZY | RTLD_GLOBAL);
+}
+
 compiler open_compiler() {
   const shared_library library(places());
   if (!library)
@@ -60,6 +75,7 @@ compiler open_compiler() {
                 "cuda: no kernel can be compiled: install NVRTC (libnvrtc, of a CUDA toolkit 12 or "
                 "13, or of PyPI's nvidia-cuda-nvrtc) where the loader finds it, or name it in "
                 "BITFOLD_NVRTC");
+  open_builtins_of(library);
   compiler c{};
 #define BITFOLD_FUNCTION(name, parameters)                                  \
   if (!library.find(#name, c.name))                                         \

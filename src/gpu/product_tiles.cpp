@@ -65,10 +65,10 @@ struct operand {
 
   std::string reading() const {
     return std::string("bitfold::cuda::tile_reading::") + (is_made       ? "digits"
-                                                  : v.across    ? "across"
-                                                  : listed      ? "along"
-                                                  : v.pack == 1 ? "along"
-                                                                : "packed");
+                                                           : v.across    ? "across"
+                                                           : listed      ? "along"
+                                                           : v.pack == 1 ? "along"
+                                                                         : "packed");
   }
 
   operand(const contracted& from, const axes& results, stride_of stride, bool one)

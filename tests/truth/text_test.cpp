@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "tests/main.hpp"
 #include "sums.hpp"
 
 using namespace bitfold;
@@ -58,7 +59,8 @@ void check_text(scalar v) {
 
 TEST_CASE("text: decimals read back and are the shortest", "[truth][text]") {
   for (dtype t : {dtype::f16, dtype::bf16})
-    for (std::uint64_t b = 0; b < 0x10000; ++b) check_text({t, b});
+    for (std::uint64_t b = 0; b < 0x10000; ++b)
+      if (test::takes(b + (b >> 8), 3)) check_text({t, b});
   random_source random(6);
   for (int i = 0; i < 5000; ++i) {
     check_text({dtype::f32, random.bits() >> 32});

@@ -146,6 +146,7 @@ struct bytes {
     return K + 1 < N ? static_cast<std::int8_t>(a) : a;
   }
   __device__ static void join(const std::int32_t (&c)[sums], std::uint32_t (&to)[words]) {
+    static_assert(N <= 2, "tiles join sums of more");
     std::int64_t all = c[0];
     if constexpr (N == 2) all += (std::int64_t{c[1]} + c[2]) * 256 + std::int64_t{c[3]} * 65536;
     to[0] = static_cast<std::uint32_t>(all);

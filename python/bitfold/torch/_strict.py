@@ -344,6 +344,8 @@ def is_independent_here(
 def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
     """Whether an element of this call's results may have other bits at another place of memory. `tensors`: those of its arguments."""
     tensors = [t for t in tensors if t.is_cpu]
+    if not tensors:
+        return False
     name = _name(op).removesuffix("_")
     if any(t.is_complex() for t in tensors):
         named = _is_named(op, (*INDEPENDENT[_LOSSES], *INDEPENDENT[_UNMARKED]))
@@ -392,12 +394,14 @@ def is_allowed(op: torch._ops.OpOverload, allow: frozenset[str]) -> bool:
     return name in allow or f"{name}.{op._overloadname}" in allow
 
 
-def _tensors(arguments: Iterable) -> Iterator[torch.Tensor]:
+def _tensors(arguments: Iterable) -> list[torch.Tensor]:
+    found = []
     for given in arguments:
         if isinstance(given, torch.Tensor):
-            yield given
+            found.append(given)
         elif isinstance(given, (list, tuple)):
-            yield from _tensors(given)
+            found += _tensors(given)
+    return found
 
 
 _MAY_DEPEND = "and its bits may depend on the batch, on threads or on timing"
@@ -470,12 +474,13 @@ class Watcher(TorchDispatchMode):
         setting, kwargs = self._stack[-1], kwargs or {}
         if not setting.strict:
             return op(*args, **kwargs)
-        allowed = is_allowed(op, setting.allow)
-        if not allowed and not self._knows(op) and _comes_down(op):
+        allowed = bool(setting.allow) and is_allowed(op, setting.allow)
+        known = allowed or self._knows(op)
+        if not known and _comes_down(op):
             # As it is here in inference mode, and called by functions of the mode's.
             with self:
                 return op.decompose(*args, **kwargs)
-        self._check(op, allowed, args, kwargs)
+        self._check(op, allowed, known, args, kwargs)
         before, self._here.seen = self._here.seen, None if allowed else op
         try:
             return op(*args, **kwargs)
@@ -485,10 +490,12 @@ class Watcher(TorchDispatchMode):
     def _knows(self, op: torch._ops.OpOverload) -> bool:
         return op in self._covered or is_independent(op)
 
-    def _check(self, op: torch._ops.OpOverload, allowed: bool, args: tuple, kwargs: dict) -> None:
-        tensors = list(_tensors(args)) + list(_tensors(kwargs.values()))
+    def _check(self, op: torch._ops.OpOverload, allowed: bool, known: bool, args: tuple, kwargs: dict) -> None:
+        tensors = _tensors(args)
+        if kwargs:
+            tensors += _tensors(kwargs.values())
         if not allowed:
-            if not self._knows(op) and not is_independent_here(op, args, kwargs, tensors):
+            if not known and not is_independent_here(op, args, kwargs, tensors):
                 self._refuse(op, f"bitfold does not cover it, {_MAY_DEPEND}")
             if differs_by_place(op, args, kwargs, tensors):
                 self._refuse(op, "on CPUs an element's bits may depend on its place in memory, and so on the batch")
