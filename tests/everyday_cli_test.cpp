@@ -213,7 +213,7 @@ TEST_CASE("colours are for terminals, and not where NO_COLOR or TERM forbid them
   const std::vector<std::string> check{"check", golden, b}, diff{"diff", a, b}, wrong{"diff", a};
   const std::string red = "\x1b[31m", plain = "\x1b[0m";
   const variable terminal("TERM", "xterm");
-  CHECK(seen(check, false).starts_with(red + "moved" + plain + "   " + a));
+  CHECK(contains(seen(check, false), red + "moved" + plain + "   " + a));
   CHECK(seen(diff, false).starts_with(red + "moved" + plain + "   " + a));
   CHECK(contains(seen({"diff", a, a}, false), "\x1b[32msame" + plain));
   CHECK(seen(wrong, true).starts_with(red + "bitfold:" + plain + " FILE"));
