@@ -40,12 +40,14 @@ T make_float(bool negative, int biased, std::uint64_t fraction) {
                       static_cast<std::uint64_t>(biased) << R::mantissa | (fraction & low));
 }
 
-/// All of them have n elements.
+/// All of them have n elements. Of these names alone, where any is given.
 template <class T>
-std::vector<hard_array<T>> hard_arrays(std::size_t n, std::uint64_t seed) {
+std::vector<hard_array<T>> hard_arrays(std::size_t n, std::uint64_t seed,
+                                       const std::vector<std::string>& only = {}) {
   random_bits next{seed};
   std::vector<hard_array<T>> out;
   const auto add = [&](std::string name, auto make) {
+    if (!only.empty() && std::find(only.begin(), only.end(), name) == only.end()) return;
     std::vector<T> v(n);
     for (std::size_t i = 0; i < n; ++i) v[i] = make(i);
     out.push_back({std::move(name), std::move(v)});

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "data.hpp"
 #include "device_memory.hpp"
+#include "gpu_kernels.hpp"
 #include "refusals.hpp"
 
 using namespace bitfold;
@@ -38,6 +39,7 @@ std::vector<scalar> results_of(const std::vector<reduction>& all, Call call) {
 }  // namespace
 
 TEST_CASE("each of several arrays has the bits that it has alone") {
+  std::size_t place = 0;
   for (const dtype t : {dtype::f32, dtype::bf16, dtype::i8}) {
     const std::size_t size = size_of(t), n = 60'000;
     const device_memory one(test::make_data(t, test::kind::special, n, 1)),
@@ -53,6 +55,7 @@ TEST_CASE("each of several arrays has the bits that it has alone") {
     for (const reduction& r :
          {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::norm_l2, {}, t),
           make_reduction(op_id::sum, method_id::exact, t)}) {
+      if (!test::takes_kernels(place++, 2)) continue;
       const std::size_t bytes = cuda::arrays_workspace_bytes(r, arrays);
       const device_memory out(arrays.size() * 8), workspace(bytes);
       cuda::reduce_arrays(r, arrays, out.p, workspace.p, bytes);
@@ -70,6 +73,7 @@ TEST_CASE("arrays that come in parts have the bits that they have at once") {
   const std::size_t n = 200'001;
   for (const dtype t : {dtype::f32, dtype::f16})
     for (const std::size_t inputs : {1, 2}) {
+      if (!test::takes_kernels(inputs + (t == dtype::f32), 2)) continue;
       const std::vector<reduction> all = list_of(t, static_cast<int>(inputs));
       const std::size_t size = size_of(t);
       const device_memory x(test::make_data(t, test::kind::special, n, 1)),

@@ -129,15 +129,18 @@ const std::vector<reduction>& some_reductions() {
 }  // namespace
 
 TEST_CASE("contributions on demand have the CPU's bits", "[racecheck]") {
+  std::size_t place = 0;
   for (const reduction& r : some_reductions()) {
-    check_results(r, 3, 1003);
-    check_results(r, 3, 77, 1);
-    check_results(r, 1, 9);
-    check_results(r, 13, 300);
-    check_results(r, 200, 40);  // in several passes
-    check_results(r, 4, 0);
-    check_nodes(r, 13, 261);
-    check_nodes(r, 37, 50);
+    std::size_t k = place++;
+    const auto takes = [&] { return test::takes_kernels(k++, 2); };
+    if (takes()) check_results(r, 3, 1003);
+    if (takes()) check_results(r, 3, 77, 1);
+    if (takes()) check_results(r, 1, 9);
+    if (takes()) check_results(r, 200, 40);  // in several passes
+    if (takes()) check_results(r, 13, 300);
+    if (takes()) check_results(r, 4, 0);
+    if (takes()) check_nodes(r, 13, 261);
+    if (takes()) check_nodes(r, 37, 50);
   }
 }
 

@@ -24,6 +24,14 @@ inline bool is_emulated() {
   return devices.size() == 1 && devices[0] == "an emulated GPU";
 }
 
+/// As test::takes, for what asks for kernels of its own: a real GPU takes every case. Where k is
+/// the sum of a case's places in several lists, such as of types and of strategies, each of a list
+/// is there, and of any two lists each is with some of the other.
+inline bool takes_kernels(std::size_t k, std::size_t one_of) {
+  static const bool emulated = is_emulated();
+  return !emulated || takes(k, one_of);
+}
+
 /// The facts of the GPU that is here; or else of one of compute capability 9.0.
 inline const gpu::device_facts& this_gpu() {
   static const gpu::device_facts none = gpu::facts_of({9, 0});

@@ -87,11 +87,15 @@ void check_parameters(row_function f, dtype type, std::size_t count, std::size_t
 
 TEST_CASE("rows on demand have their definition's bits", "[racecheck]") {
   using test::kind;
-  for (const row_function f : test::all_row_functions)
+  std::size_t place = 0;  // of a function, and of a type
+  for (const row_function f : test::all_row_functions) {
+    std::size_t k = place++;
     for (const dtype type : float_types) {
+      if (!test::takes_kernels(k++, 2)) continue;
       check_rows(f, type, kind::special, 5, 300, type == dtype::f16 || type == dtype::f64);
       check_rows(f, type, kind::near_one, 3, 4000, false);
     }
+  }
   for (const std::size_t n : {1, 31, 33, 256, 257, 1002, 2049, 8192})  // one by one, and in packets
     check_rows(row_function::softmax, dtype::f16, kind::special, n > 1000 ? 3 : 9, n);
   for (const std::size_t n : {1024, 4096, 5120})  // full tiles, equally many or not
@@ -105,16 +109,20 @@ TEST_CASE("short rows on demand have their definition's bits", "[racecheck]") {
   for (const row_function f : test::all_row_functions)
     check_rows(f, dtype::f32, kind::special, 70, 48, false);
   for (const dtype type : float_types) check_rows(softmax, type, kind::special, 301, 16);
+  std::size_t place = 0;
   for (const std::size_t n :
        {1, 2, 3, 4, 20, 31, 32, 33, 64, 68, 100, 127, 128, 131, 192, 255, 256})
     for (const row_function f : {softmax, layer_norm, rms_norm_backward})
-      check_rows(f, dtype::f32, kind::near_one, 45, n, false);
+      if (test::takes_kernels(place++, 2)) check_rows(f, dtype::f32, kind::near_one, 45, n, false);
 }
 
 TEST_CASE("rows that lie across on demand have their definition's bits", "[racecheck]") {
   std::uint64_t seed = 0;
-  for (const row_function f : test::all_functions_across)
-    for (const dtype type : float_types)
+  std::size_t place = 0;
+  for (const row_function f : test::all_functions_across) {
+    std::size_t k = place++;
+    for (const dtype type : float_types) {
+      if (!test::takes_kernels(k++, 2)) continue;
       for (const std::size_t inner : {5, 64, 264}) {
         if (type == dtype::f64 && inner == 64) continue;
         const row_case rows = test::done_by_the_book(
@@ -129,6 +137,8 @@ TEST_CASE("rows that lie across on demand have their definition's bits", "[racec
         INFO(rows.describe() << " " << inner);
         check_same("out", x.contents(), c.out);
       }
+    }
+  }
 }
 
 TEST_CASE("long rows on demand have their definition's bits", "[racecheck]") {
@@ -171,10 +181,14 @@ TEST_CASE("many rows on demand have their definition's bits", "[.all]") {
 // One part of the rows, and several; columns one by one, and in packets.
 TEST_CASE("gradients of parameters on demand have their definition's bits", "[racecheck]") {
   using shape = std::pair<std::size_t, std::size_t>;
-  for (const row_function f : norm_gradients)
+  std::size_t place = 0;
+  for (const row_function f : norm_gradients) {
+    std::size_t k = place++;
     for (const dtype type : float_types)
-      for (const auto& [count, n] : {shape{1, 8}, {257, 130}, {1100, 36}})
-        check_parameters(f, type, count, n, n == 8);
+      if (test::takes_kernels(k++, 2))
+        for (const auto& [count, n] : {shape{1, 8}, {257, 130}, {1100, 36}})
+          check_parameters(f, type, count, n, n == 8);
+  }
   check_parameters(row_function::layer_norm_backward, dtype::f32, 5000, 4);  // runs of parts
 }
 TEST_CASE("gradients of parameters of no rows are 0") {

@@ -3,6 +3,8 @@ import os
 
 import hypothesis
 
+from samples import whole
+
 # Before torch is loaded: its threads sleep where they wait for others, which in loops would take the cores from tests beside these.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # And what torch warns of here, as it will be an error, is one, as it is where CI is set.
@@ -14,7 +16,7 @@ hypothesis.settings.load_profile("bitfold")
 
 def pytest_collection_modifyitems(config, items):
     """Of a test with many cases alike one in so many, always the same; all of them by BITFOLD_WHOLE=1."""
-    if os.environ.get("BITFOLD_WHOLE", "0") not in ("", "0"):
+    if whole():
         return
     cases, kept, left_out = collections.Counter(), [], []
     for item in items:

@@ -18,6 +18,7 @@ import bitfold.torch
 from bitfold._registry import REGISTRY
 from bitfold.torch import _mode
 from bitfold.torch._overrides import ACCUMULATING, OVERRIDES
+from samples import whole
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench" / "everywhere"
@@ -40,8 +41,14 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("subject", dict.fromkeys(case.subject for case in LIST))
 def test_each_case_has_the_bits_of_a_contiguous_copy(subject):
+    """Of each operator the first case, and of all others every second."""
+    some, seen = [], set()
+    for k, case in enumerate(case for case in LIST if case.subject == subject):
+        if whole() or k % 2 == 0 or case.op not in seen:
+            some.append(case)
+        seen.add(case.op)
     with bitfold.torch.deterministic():
-        assert {case.name: found for case in LIST if case.subject == subject and (found := list(bits.differences(case, "cpu")))} == {}
+        assert {case.name: found for case in some if (found := list(bits.differences(case, "cpu")))} == {}
 
 
 def test_other_bits_are_seen(monkeypatch):

@@ -23,6 +23,7 @@ F = torch.nn.functional
 import bitfold.torch
 from bitfold.torch import _engine, _mode, _overrides, _strict, coverage
 from bitfold.torch._engine import METHODS
+from samples import some_of, whole
 from torch_helpers import DEVICES, convolution_fakes, product_fakes, randn, same
 
 fold = torch.ops.bitfold
@@ -246,7 +247,7 @@ def test_torchs_samples(name, dtype, device):
     cases = []
     for info in [info for info in opinfos() if info.name == name and dtype in info.supported_dtypes(device)]:
         with_gradients = dtype.is_floating_point and info.supports_autograd
-        for sample in list(info.sample_inputs(device, dtype, requires_grad=with_gradients))[:40]:
+        for sample in some_of(list(info.sample_inputs(device, dtype, requires_grad=with_gradients))[:40], 3):
             try:
                 cases.append((info, sample, with_gradients, outcome(info, sample, with_gradients)))
             except NotImplementedError:  # torch itself has no gradient of this type on a GPU
@@ -947,9 +948,10 @@ def test_compiled(backend, device, tmp_path, monkeypatch, during):
         eager, on = run(net), run(compiled)
         assert all(map(same, eager, on))
         assert not all(map(same, on, off))
-        with deterministic("kahan"):
-            kahan = run(compiled)
-            assert not all(map(same, on, kahan)) and all(map(same, run(net), kahan))
+        if whole() or backend == "aot_eager":  # inductor takes 5 seconds for each method
+            with deterministic("kahan"):
+                kahan = run(compiled)
+                assert not all(map(same, on, kahan)) and all(map(same, run(net), kahan))
         assert all(map(same, on, run(compiled)))
     after = run(compiled)
     assert not all(map(same, on, after))
@@ -1026,7 +1028,7 @@ def test_fakes_are_what_comes(name):
     op = _mode.find(name)
     if op is None:
         pytest.skip("this torch has no such operator")
-    for args, options in FAKES[name]:
+    for args, options in some_of(FAKES[name], 3):
         torch.library.opcheck(_mode._COMPILED_OPS[op], args, {**options, "method": "tree"})
 
 

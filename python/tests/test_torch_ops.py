@@ -15,6 +15,7 @@ from bitfold import _arrays
 from torch.autograd import forward_ad
 from bitfold.torch._engine import METHODS, OPS, method_for
 from bitfold.torch._ops import GRADIENTS
+from samples import whole
 from torch_helpers import DEVICES, same, unaligned
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -35,8 +36,9 @@ def inputs(name, *shape, dtype=torch.float64, device="cpu", seed=0, requires_gra
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", OPS)
 def test_opcheck(name, device):
-    for args in ((), ([1],), ([-1, 0], True), (None, True)):
-        for requires_grad in (False, True):
+    place = list(OPS).index(name) // 3
+    for k, args in enumerate(((), ([1],), ([-1, 0], True), (None, True))):
+        for requires_grad in (False, True) if whole() else ((k + place) % 2 == 1,):
             torch.library.opcheck(op(name).default, (*inputs(name, 3, 5, 4, device=device, requires_grad=requires_grad), *args), {})
 
 
@@ -78,11 +80,12 @@ def test_gradients_without_elements_and_by_transforms():
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, device):
-    for args in ((), ([1],), ([0, 2], True)):
+    for k, args in enumerate(((), ([1],), ([0, 2], True))):
         xs = inputs(name, 3, 5, 4, device=device, requires_grad=True)
         f = lambda *x: op(name)(*x, *args)
         assert torch.autograd.gradcheck(f, xs)
-        assert torch.autograd.gradgradcheck(f, xs)
+        if whole() or (k + list(GRADIENTS).index(name)) % 3 == 0:
+            assert torch.autograd.gradgradcheck(f, xs)
 
 
 @pytest.mark.parametrize("name", OPS)
