@@ -3,16 +3,17 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 
 #include "cli.hpp"
+#include "environment.hpp"
 
 namespace {
 
 using namespace cli;
+using bitfold::test::environment;
 using nlohmann::json;
 
 std::string recorded(const bytes::directory& dir, std::vector<std::string> arguments) {
@@ -32,21 +33,6 @@ std::vector<json> json_lines(const outcome& r) {
 }
 
 const std::string one = bytes::of<float>({1}), two = bytes::of<float>({2});
-
-// An environment variable as long as this lives.
-class variable {
- public:
-  variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* const before = std::getenv(name)) before_ = before;
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-  variable(const variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 }  // namespace
 
@@ -212,7 +198,7 @@ TEST_CASE("colours are for terminals, and not where NO_COLOR or TERM forbid them
   };
   const std::vector<std::string> check{"check", golden, b}, diff{"diff", a, b}, wrong{"diff", a};
   const std::string red = "\x1b[31m", plain = "\x1b[0m";
-  const variable terminal("TERM", "xterm");
+  const environment terminal("TERM", "xterm");
   CHECK(contains(seen(check, false), red + "moved" + plain + "   " + a));
   CHECK(seen(diff, false).starts_with(red + "moved" + plain + "   " + a));
   CHECK(contains(seen({"diff", a, a}, false), "\x1b[32msame" + plain));
@@ -220,7 +206,7 @@ TEST_CASE("colours are for terminals, and not where NO_COLOR or TERM forbid them
   CHECK_FALSE(contains(bitfold_cli(check).out, "\x1b"));
   CHECK_FALSE(contains(bitfold_cli(wrong).err, "\x1b"));
   for (const auto& [name, value] : {std::pair{"NO_COLOR", "1"}, {"TERM", "dumb"}}) {
-    const variable forbids(name, value);
+    const environment forbids(name, value);
     CHECK_FALSE(contains(seen(check, false), "\x1b"));
     CHECK_FALSE(contains(seen(wrong, true), "\x1b"));
     ::setenv("TERM", "xterm", 1);
@@ -260,21 +246,21 @@ TEST_CASE("a progress bar on a terminal, where it takes longer, and none with --
 
 TEST_CASE("NVRTC of PyPI's packages is found, in the environment of the python3 that PATH finds") {
   const bytes::directory dir;
-  const std::filesystem::path environment(dir.path("environment"));
-  const auto lib = environment / "lib/python3.12/site-packages/nvidia/cu13/lib";
+  const std::filesystem::path python(dir.path("environment"));
+  const auto lib = python / "lib/python3.12/site-packages/nvidia/cu13/lib";
   std::filesystem::create_directories(lib);
-  std::filesystem::create_directories(environment / "bin");
-  std::ofstream(environment / "bin/python3");
+  std::filesystem::create_directories(python / "bin");
+  std::ofstream(python / "bin/python3");
   std::filesystem::create_symlink(BITFOLD_STAND_IN_NVRTC, lib / "libnvrtc.so.13");
-  const variable files("BITFOLD_CACHE", dir.path("kernels"));
+  const environment files("BITFOLD_CACHE", dir.path("kernels"));
   const auto said = [] { return lines_of(bitfold_cli({"info"}).out).at(3); };
   const std::string path = std::getenv("PATH");
-  const variable found("PATH", (environment / "bin").string() + ":" + path);
+  const environment found("PATH", (python / "bin").string() + ":" + path);
   CHECK(said() == "gpu compiler NVRTC 13.77");
   {
-    const variable behind("PATH", path + ":" + (environment / "bin").string());
+    const environment behind("PATH", path + ":" + (python / "bin").string());
     CHECK(said() != "gpu compiler NVRTC 13.77");  // another python3 comes first
   }
-  const variable named("BITFOLD_NVRTC", "/there/is/none");
+  const environment named("BITFOLD_NVRTC", "/there/is/none");
   CHECK(said() == "gpu compiler none (NVRTC is not installed)");
 }

@@ -19,9 +19,11 @@
 #include "accuracy/oracle.hpp"
 #include "accuracy/suite.hpp"
 #include "catch.hpp"
+#include "environment.hpp"
 
 using namespace bitfold;
 using namespace bitfold::accuracy;
+using bitfold::test::environment;
 
 namespace {
 
@@ -201,18 +203,6 @@ std::size_t open_files() {
   return static_cast<std::size_t>(
       std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
-
-// An environment variable for as long as this lives.
-struct environment {
-  std::string name, before;
-  environment(const char* n, const std::string& value) : name(n) {
-    if (const char* b = std::getenv(n)) before = b;
-    setenv(n, value.c_str(), 1);
-  }
-  ~environment() {
-    before.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), before.c_str(), 1);
-  }
-};
 
 // A program that add_python takes for an interpreter.
 struct program {

@@ -53,19 +53,22 @@ std::string& given_place() {
 }
 std::vector<std::string> places() { return places_of("nvrtc", "BITFOLD_NVRTC", given_place()); }
 
+std::string path_of(const compiler& c) {
+  Dl_info found;
+  return ::dladdr(reinterpret_cast<const void*>(c.nvrtcVersion), &found) && found.dli_fname
+             ? found.dli_fname
+             : "";
+}
+
 // NVRTC opens a library of its own by its name alone when it first compiles: that of a package,
 // which lies where no loader looks, is opened ahead, and stays open.
-void open_builtins_of(const shared_library& nvrtc) {
-  int (*version)(int*, int*) = nullptr;
-  int major = 0, minor = 0;
-  Dl_info found;
-  if (!nvrtc.find("nvrtcVersion", version) || version(&major, &minor) != 0 ||
-      ::dladdr(reinterpret_cast<const void*>(version), &found) == 0 || !found.dli_fname)
-    return;
-  const std::string path = found.dli_fname, name = "libnvrtc-builtins.so." + std::to_string(major) +
-                                                   "." + std::to_string(minor);
-  if (const auto folder = path.rfind('/'); folder != std::string::npos)
-    (void)::dlopen((path.substr(0, folder + 1) + name).c_str(), RTLD_LAZY | RTLD_GLOBAL);
+void open_builtins_of(const compiler& c) {
+  const std::string path = path_of(c);
+  const auto folder = path.rfind('/');
+  if (folder == std::string::npos) return;
+  const std::string name =
+      "libnvrtc-builtins.so." + std::to_string(c.major) + "." + std::to_string(c.minor);
+  (void)::dlopen((path.substr(0, folder + 1) + name).c_str(), RTLD_LAZY | RTLD_GLOBAL);
 }
 
 compiler open_compiler() {
@@ -75,7 +78,6 @@ compiler open_compiler() {
                 "cuda: no kernel can be compiled: install NVRTC (libnvrtc, of a CUDA toolkit 12 or "
                 "13, or of PyPI's nvidia-cuda-nvrtc) where the loader finds it, or name it in "
                 "BITFOLD_NVRTC");
-  open_builtins_of(library);
   compiler c{};
 #define BITFOLD_FUNCTION(name, parameters)                                  \
   if (!library.find(#name, c.name))                                         \
@@ -90,6 +92,7 @@ compiler open_compiler() {
   c.architectures.resize(static_cast<std::size_t>(count));
   if (c.nvrtcGetSupportedArchs(c.architectures.data()) != 0)
     throw error(errc::no_device, "cuda: NVRTC does not say which GPUs it knows");
+  open_builtins_of(c);
   return c;
 }
 
@@ -155,12 +158,6 @@ std::string state_of(const std::string& path) {
   if (path.empty() || ::stat(path.c_str(), &s) != 0) return {};
   return std::to_string(s.st_size) + " bytes of " + std::to_string(s.st_mtim.tv_sec) + "." +
          std::to_string(s.st_mtim.tv_nsec);
-}
-std::string path_of(const compiler& c) {
-  Dl_info found;
-  return ::dladdr(reinterpret_cast<const void*>(c.nvrtcVersion), &found) && found.dli_fname
-             ? found.dli_fname
-             : "";
 }
 
 // What was found the last time is kept among the kernels, by all that says where to look; its name
