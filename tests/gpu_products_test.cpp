@@ -1,7 +1,11 @@
 // Products of matrices on a GPU: the CPU's bits, which products_test.cpp holds to big integers.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <bitfold/cuda/products.hpp>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <random>
 
@@ -151,6 +155,31 @@ void check_product(product_case c, std::uint64_t seed = 1) {
     INFO(gpu::explain(made, gpu::facts_of_current_device()));
     test::check_same("out", own_out.contents(), want);
     (void)own_workspace.contents();
+  }
+}
+
+void by_each_algorithm(product_case c, void (*take)(std::size_t), std::size_t (*most)()) {
+  fill(c.a, c.how, 1);
+  fill(c.b, c.how, 2);
+  const matrix_product p = make_matrix_product(c.a.type);
+  const view a = c.a.at(c.a.bytes.data()), b = c.b.at(c.b.bytes.data());
+  std::size_t n = size_of(p.out());
+  for (const std::int64_t e : matmul_extents(a, b)) n *= static_cast<std::size_t>(e);
+  std::vector<std::byte> want(n);
+  cpu::matmul(p, a, b, want.data());
+  const array_on_gpu there_a(c.a.bytes, c.a.type), there_b(c.b.bytes, c.b.type);
+  const detail::product_layout l = detail::layout_of(c.a.at(there_a.at()), c.b.at(there_b.at()));
+  for (std::size_t k = 0; k < std::max<std::size_t>(most(), 1); ++k) {
+    take(k);
+    INFO("algorithm " << k << " of " << most());
+    const array_on_gpu out(std::vector<std::byte>(n), p.out());
+    const gpu::plan made =
+        gpu::plan_product({p, l, nullptr, out.at()}, cuda::default_product_memory,
+                          gpu::facts_of_current_device(), gpu::product_way::library);
+    const array_on_gpu workspace(std::vector<std::byte>(made.workspace), dtype::f64);
+    gpu::run(made, {.workspace = workspace.at()}, nullptr);
+    test::wait_for();
+    test::check_same("out", out.contents(), want);
   }
 }
 
@@ -358,6 +387,34 @@ void check_contraction(dtype t, int batch, const vectors& a, const vectors& b, b
 }
 
 }  // namespace
+
+// By each_algorithm.cpp in the library's place, of which BITFOLD_CUBLASLT says where it is.
+TEST_CASE("products on a GPU have the CPU's bits by each of the library's algorithms",
+          "[.][algorithms]") {
+  void* const library = dlopen(std::getenv("BITFOLD_CUBLASLT"), RTLD_LAZY | RTLD_LOCAL);
+  REQUIRE(library);
+  const auto function = [&]<class F>(std::type_identity<F>, const char* called) {
+    return reinterpret_cast<F*>(dlsym(library, called));
+  };
+  const auto take = function(std::type_identity<void(std::size_t)>{}, "each_algorithm_take");
+  const std::type_identity<std::size_t()> number;
+  const auto most = function(number, "each_algorithm_most"),
+             taken = function(number, "each_algorithm_taken");
+  REQUIRE((take && most && taken));
+  const auto longer = static_cast<std::int64_t>(cuda::max_products_of_digits) + 100;
+  for (product_case c : {
+           product_case{of(dtype::f32, {64, 512}), of(dtype::f32, {512, 48}, true)},
+           product_case{of(dtype::bf16, {33, 100}), of(dtype::bf16, {100, 17})},
+           product_case{of(dtype::f64, {40, 300}), of(dtype::f64, {300, 72}), {}, values::outliers},
+           product_case{of(dtype::f16, {5, 70, 96}), of(dtype::f16, {5, 96, 130})},
+           product_case{of(dtype::f32, {9, longer}), of(dtype::f32, {longer, 8}, true)},
+           product_case{
+               of(dtype::bf16, {1500, 64}), of(dtype::bf16, {64, 1408}), {}, values::equal},
+       })
+    by_each_algorithm(c, take, most);
+  std::printf("%zu algorithms\n", taken());
+  CHECK(taken() > 10);
+}
 
 TEST_CASE("contractions on a GPU have the bits of products of copies", "[racecheck]") {
   for (const dtype t : some_types())

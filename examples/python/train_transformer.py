@@ -4,6 +4,7 @@
 
 It reads the documents of the checkout that it is in, or the text that is named. For every device it says, without the mode and with it,
 - whether two trainings, and one by another number of threads, have the same bits in every loss and in every weight,
+- a digest of these bits, to compare with another machine's,
 - of how many samples the outputs change with the size of the batch.
 
 The mode is strict: nothing runs whose bits may depend on the batch, on threads or on timing, but for the gelu that is allowed on CPUs.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import platform
 import time
@@ -90,6 +92,10 @@ def same(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.detach().cpu().view(torch.int32), b.detach().cpu().view(torch.int32))
 
 
+def digest(tensors: list[Tensor]) -> str:
+    return hashlib.sha256(b"".join(t.detach().cpu().numpy().tobytes() for t in tensors)).hexdigest()[:16]
+
+
 def changed_by_batch(model: Model, samples: Tensor) -> int:
     """Samples whose outputs have other bits alone, in twos or in fives than among all."""
     with torch.no_grad():
@@ -130,6 +136,7 @@ def measure(text: Tensor, steps: int, device: str, on: bool) -> tuple[dict, list
             "threads": [torch.get_num_threads(), threads],
             "losses_that_differ_by_threads": sum(not same(a, b) for a, b in zip(losses, losses_by_threads)),
             "weights_that_differ_by_threads": sum(not same(a, b) for a, b in zip(model.parameters(), by_threads.parameters())),
+            "digest": digest([*losses, *model.parameters()]),
             "samples": BATCH,
             "changed_by_batch": changed_by_batch(model, samples),
             "ms_per_step": round(1000 * seconds, 2),
@@ -165,6 +172,7 @@ def main() -> None:
                 f"{'':19}two runs: {r['losses_that_differ']} of {r['steps']} losses differ, {r['weights_that_differ']} of {r['weights']} weights\n"
                 f"{'':19}{r['threads'][0]} and {r['threads'][1]} threads: {r['losses_that_differ_by_threads']} losses differ, "
                 f"{r['weights_that_differ_by_threads']} weights\n"
+                f"{'':19}digest of losses and weights: {r['digest']}\n"
                 f"{'':19}by the batch's size change {r['changed_by_batch']} of {r['samples']} samples",
                 flush=True,
             )

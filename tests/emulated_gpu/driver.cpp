@@ -222,7 +222,7 @@ int cuModuleLoadData(bitfold::gpu::loaded_module* made, const void* image) {
   close(fd);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   unlink(path.c_str());
-  if (!library) return invalid_image;
+  if (!library) return std::fprintf(stderr, "emulated driver: %s\n", dlerror()), invalid_image;
   *static_cast<emulated::machine**>(dlsym(library, "the_machine")) = &machine;
   return *made = static_cast<bitfold::gpu::loaded_module>(library), 0;
 }

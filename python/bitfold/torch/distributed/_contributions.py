@@ -417,15 +417,15 @@ def _room(out: Tensor) -> Tensor:
 
 
 class _Quick(NamedTuple):
-    """What is known of an all_reduce over links, in place, of a plain tensor, when it was done once."""
+    """What is known of a call over links, in place, of a plain tensor, when it was done once: an all_reduce, or one that a hook makes."""
 
     header: bytes
     rule: Rule
     links: _core.LinkedRanks
 
 
-def _key(tensor: Tensor, op, method: str | None) -> tuple:
-    return op if isinstance(op, str) else str(op), str(method), tensor.dtype, tensor.numel(), tensor.device
+def _key(kind: str, tensor: Tensor, op, method: str | None) -> tuple:
+    return kind, op if isinstance(op, str) else str(op), str(method), tensor.dtype, tensor.numel(), tensor.device
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -435,17 +435,22 @@ def _is_plain(tensor: Tensor) -> bool:
     return not hidden and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
-def _quickly(by: Group, tensor: Tensor, op, method: str | None) -> bool:
-    """As _all_reduce does it, where that is known; whether it was done."""
-    known = by.quick.get(_key(tensor, op, method)) if by.quick and isinstance(tensor, Tensor) and _is_plain(tensor) else None
-    if known is None or not by.is_idle():
+def _again(kind: str, by: Group, tensor: Tensor, op, method: str | None) -> bool:
+    """As _all_reduce does it, of a call whose turn it is, where that is known; whether it was done."""
+    known = by.quick.get(_key(kind, tensor, op, method)) if by.quick and isinstance(tensor, Tensor) and _is_plain(tensor) else None
+    if known is None or not by.agree_on(known.header, tensor.device):
         return False
-    with by.lock:
-        if not by.agree_on(known.header, tensor.device):
-            return False
-        known.links.reduce(known.rule.request(), name_of(tensor.dtype), tensor, tensor.numel(), tensor, False, TENSORS)
+    known.links.reduce(known.rule.request(), name_of(tensor.dtype), tensor, tensor.numel(), tensor, False, TENSORS)
     torch.autograd.graph.increment_version(tensor)
     return True
+
+
+def _quickly(by: Group, tensor: Tensor, op, method: str | None) -> bool:
+    """An all_reduce on the current stream, where no call is under way; whether it was done."""
+    if not by.quick or not by.is_idle():
+        return False
+    with by.lock:
+        return _again("all_reduce", by, tensor, op, method)
 
 
 def quickly(make, call: Call) -> bool:
@@ -453,15 +458,22 @@ def quickly(make, call: Call) -> bool:
     return make is _all_reduce and _quickly(call.group, call.out, call.op, call.method)
 
 
+def _is_alone(call: Call) -> bool:
+    x = call.contributions
+    return isinstance(x, list) and len(x) == 1 and x[0] is call.out and call.dtype is None
+
+
 def _remember(call: Call) -> None:
     x, quick = call.out, call.group.quick
-    is_alone = isinstance(call.contributions, list) and len(call.contributions) == 1 and call.contributions[0] is call.out
-    if call.kind == "all_reduce" and is_alone and _is_plain(x) and x.dtype is not torch.bool and len(quick) < _MOST_KNOWN:
+    if _is_alone(call) and _is_plain(x) and x.dtype is not torch.bool and len(quick) < _MOST_KNOWN:
         header = call.group.header(*call.describe())
-        quick[_key(x, call.op, call.method)] = _Quick(header, call.rule, call.group.links(call.device))
+        quick[_key(call.kind, x, call.op, call.method)] = _Quick(header, call.rule, call.group.links(call.device))
 
 
 def _all_reduce(call: Call) -> None:
+    if _is_alone(call) and _again(call.kind, call.group, call.out, call.op, call.method):
+        call.out.record_stream(torch.cuda.current_stream(call.out.device))
+        return
     # The only contribution of a rank may lie where results go: no result of an element comes before it was sent and read.
     call.agree()
     bounds, room = call.even_bounds(), _room(call.out)

@@ -191,6 +191,8 @@ class Group:
     def agree_on(self, header: bytes, device: torch.device) -> bool:
         """In a host's memory, whether all ranks make a call of this header, which is then next on the current stream. Otherwise agree() has what
         they sent."""
+        if self._gathered:  # of this call, which is not alike
+            return False
         mine = _CALL.pack(self._calls + 1) + header
         self._gathered = self._try(lambda: self.host.exchange_alike(mine))
         if self._gathered is not None:
