@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <bitfold/cuda.hpp>
 #include <bitfold/matmul.hpp>
 #include <bitfold/reduction.hpp>
 
@@ -95,6 +96,10 @@ class contestant {
   /// memory, or already on the GPU. One run more goes ahead to warm up. By default run() is timed
   /// by the clock.
   virtual std::vector<double> seconds(const array_view& x, std::size_t way, int times);
+  /// The calls of run(x, way), or with `as` of run_along, whose kernels may be compiled ahead.
+  virtual std::vector<cuda::request> requests(const array_view&, const matrix*, std::size_t) const {
+    return {};
+  }
   /// Whether it reduces along an axis too.
   virtual bool has_axes() const { return false; }
   /// The first output of all, which are reduced in one call; and, as above, how long that takes.

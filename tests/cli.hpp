@@ -42,6 +42,7 @@ struct outcome {
 struct surroundings {
   std::string in = "/dev/null", out = "", err = "";
   int out_flags = 0;                                    // to open it with, besides
+  std::uintmax_t address_space = 0;                     // bytes that it has at most, if not 0
   std::function<void(pid_t)> meanwhile = [](pid_t) {};  // called when it has started
 };
 
@@ -51,6 +52,9 @@ inline outcome bitfold_cli(std::vector<std::string> arguments, const surrounding
   const std::string out = with.out.empty() ? dir.path("out") : with.out,
                     err = with.err.empty() ? dir.path("err") : with.err;
   arguments.insert(arguments.begin(), BITFOLD_CLI);
+  if (with.address_space)  // the command's: this process may have more, such as of a GPU's driver
+    arguments.insert(arguments.begin(), {"/bin/sh", "-c", "ulimit -v \"$0\" && exec \"$@\"",
+                                         std::to_string(with.address_space / 1024)});
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -62,7 +66,7 @@ inline outcome bitfold_cli(std::vector<std::string> arguments, const surrounding
                                    0600);
   posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_NOCTTY, 0600);
   pid_t child = 0;
-  REQUIRE(posix_spawn(&child, BITFOLD_CLI, &actions, nullptr, argv.data(), environ) == 0);
+  REQUIRE(posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ) == 0);
   posix_spawn_file_actions_destroy(&actions);
   with.meanwhile(child);
   int status = 0;

@@ -6,7 +6,6 @@
 #include <limits>
 #include <thread>
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
@@ -478,12 +477,8 @@ TEST_CASE("check: what could not be looked at is no difference, and no new file"
   const auto large = dir.write(
       "large.json", replaced(replaced(record({x, y}), x, dir.path("f.npy")), "\"shape\": [1]",
                              "\"shape\": [2," + std::to_string(size / 8) + "]"));
-  rlimit before;
-  ::getrlimit(RLIMIT_AS, &before);
-  const rlimit less{size * 7 / 4, before.rlim_max};
-  ::setrlimit(RLIMIT_AS, &less);
-  const auto full = bitfold_cli({"check", "--threads", "1", large});
-  ::setrlimit(RLIMIT_AS, &before);
+  const auto full =
+      bitfold_cli({"check", "--threads", "1", large}, {.address_space = size * 7 / 4});
   CHECK(full.status == 3);
   CHECK(full.err == "bitfold: " + dir.path("f.npy") + ": out of memory\n");
   CHECK(full.out == "2 files, 1 array: 1 same, 1 file not read\n");

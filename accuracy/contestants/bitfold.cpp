@@ -116,6 +116,15 @@ class on_gpu final : public contestant {
   std::vector<double> seconds(const array_view& x, std::size_t way, int times) override {
     return time_on_device(prepare(x, way).enqueue, times);
   }
+  std::vector<cuda::request> requests(const array_view& x, const matrix* as,
+                                      std::size_t way) const override {
+    const reduction& r = *info.promise;
+    const bool aligned = x.inputs == 1 || x.n * size_of(x.type) % 16 == 0;  // the second one
+    if (!as) return {cuda::request::array({&r, 1}, x.n, aligned, ways_[way])};
+    const int axis = as->axis;
+    return {cuda::request::axes({&r, 1}, view_of({x.type, nullptr, x.n}, *as), nullptr, {&axis, 1},
+                                ways_[way])};
+  }
   bool has_axes() const override { return bitfold::info(info.op).inputs == 1; }
   scalar run_along(const array_view& x, const matrix& as, std::size_t way) override {
     const prepared p = prepare_along(x, as, way);

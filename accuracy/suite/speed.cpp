@@ -76,6 +76,10 @@ report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::si
                       bool full) {
   const array a = repeated(t, n, inputs);
   const int times = full ? 9 : 5;
+  std::vector<contestant*> who;
+  for (contestant* c : everyone)
+    if (c->suits(a.view)) who.push_back(c);
+  compile_ahead(who, {a.view}, ways::timed);
   read_ceilings ceiling{a.view, everyone, times};
   ceiling.measure();
   report_rows out;
@@ -83,8 +87,7 @@ report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::si
   attempts attempt(fmt::format("speed: {}[{}]", name(t), n));
   by_reduction<scalar> expected;
   std::size_t done = 0;
-  for (contestant* c : everyone) {
-    if (!c->suits(a.view)) continue;
+  for (contestant* c : who) {
     if (++done % 8 == 0) ceiling.measure();
     const auto ways = c->variations();
     for (std::size_t way = 0; way < ways.size(); ++way) {

@@ -129,6 +129,12 @@ std::vector<double> samples_of(const std::string& device, const variation& way, 
   return samples;
 }
 
+enum class ways { first, timed, all };
+/// Compiles what these are to run in these variations, all kernels at once: each run would wait for
+/// its own. `as`: of run_along.
+void compile_ahead(const std::vector<contestant*>& who, const std::vector<array_view>& arrays,
+                   ways which, const matrix* as = nullptr);
+
 // Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not
 // fail.
 class attempts {

@@ -268,7 +268,9 @@ class request {
   /// Compiles and loads the kernels that are not there yet, several at a time, for the current
   /// device: the call then launches at once, also while a graph is captured. Errors:
   /// errc::no_device; errc::cuda.
-  void prepare() const;
+  void prepare() const { prepare({this, 1}); }
+  /// The same for several calls, all their kernels at once.
+  static void prepare(std::span<const request> several);
   /// Compiles them for GPUs of compute capability major.minor into files: the user's own, or a
   /// pack, a folder that BITFOLD_KERNELS names where there is no NVRTC. Needs NVRTC, and no GPU.
   /// Says how many there are. Errors: errc::no_device (no NVRTC, or one that does not know such a

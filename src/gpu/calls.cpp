@@ -407,7 +407,12 @@ std::string request::explain() const {
   const gpu::device_facts on = devices().empty() ? gpu::facts_of({9, 0}) : here();
   return gpu::explain(of_->plan_for(on), on);
 }
-void request::prepare() const { gpu::prepare(of_->plan_for(here()), gpu::current_device()); }
+void request::prepare(std::span<const request> several) {
+  std::vector<gpu::kernel> all;
+  for (const request& r : several)
+    for (gpu::kernel& k : gpu::kernels_of(r.of_->plan_for(here()))) all.push_back(std::move(k));
+  gpu::prepare(all, gpu::current_device());
+}
 std::size_t request::make_ahead(int major, int minor, const std::string& pack) const {
   const gpu::capability of{major, minor};
   const auto kernels = gpu::kernels_of(of_->plan_for(gpu::facts_of(of)));

@@ -40,8 +40,10 @@ bool run_compiler(const fs::path& folder, const std::string& arguments) {
   const char* const flags = std::getenv("EMULATED_GPU_FLAGS");
   const std::string command = "cd " + folder.string() +
                               " && " EMULATED_GPU_CXX
-                              " -std=c++20 -O0 -w -D__CUDACC_RTC__ -ffp-contract=off -fPIC " +
-                              (flags ? flags : "") + " " + arguments;
+                              " -std=c++20 -O0 -w -D__CUDACC_RTC__ -ffp-contract=off -fPIC"
+                              " -fno-threadsafe-statics " +  // whose guards are libstdc++'s
+                              (flags ? flags : "") +
+                              " " + arguments;
   return std::system(command.c_str()) == 0;
 }
 
