@@ -19,7 +19,9 @@
 #include "accuracy/measures.hpp"
 #include "accuracy/report.hpp"
 #include "accuracy/suite.hpp"
+#include "accuracy/suite/studies.hpp"
 #include "catch.hpp"
+#include "gpu/kernels.hpp"
 #include "io_bytes.hpp"
 
 using namespace bitfold;
@@ -868,4 +870,33 @@ TEST_CASE("the page and report-table read no field that rows have not") {
     check((std::string("accuracy/page/") + file).c_str(), R"(\br\.(?!(?:map|children)\b)(\w+))");
   check("accuracy/page/page.js", R"(\br\.(?!map\b)(\w+))");
   check("scripts/report-table", R"_(\b[rc]\["(\w+)"\])_");
+}
+
+TEST_CASE("a report on a GPU compiles ahead what it runs", "[cuda]") {
+  contestants all;
+  add_bitfold(all, false, true);
+  std::vector<contestant*> who;
+  for (const auto& c : all.list) {
+    const reduction& r = *c->info.promise;
+    const bool few = r.op() == op_id::sum || r.op() == op_id::dot || r.op() == op_id::argmax;
+    if (few && c->info.main && r.in() == dtype::f16) who.push_back(c.get());
+  }
+  CHECK(who.size() >= 5);
+  const array one = repeated(dtype::f16, 1001, 2), rows = repeated(dtype::f16, 4 * 100);
+  const matrix as{4, 100, 1};
+  compile_ahead(who, {one.view}, ways::first);
+  compile_ahead({who[0]}, {rows.view}, ways::timed, &as);
+  const auto compiled = [] {
+    const auto counts = gpu::counts_of_loads();
+    return counts.compiled + counts.read;
+  };
+  const auto before = compiled();
+  CHECK(before > 0);
+  for (contestant* c : who) {
+    CAPTURE(c->info.id);
+    (void)c->run(one.view, 0);
+    CHECK(compiled() == before);
+  }
+  (void)who[0]->run_along(rows.view, as, 0);
+  CHECK(compiled() == before);
 }

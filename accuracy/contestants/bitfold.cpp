@@ -122,8 +122,7 @@ class on_gpu final : public contestant {
     const bool aligned = x.inputs == 1 || x.n * size_of(x.type) % 16 == 0;  // the second one
     if (!as) return {cuda::request::array({&r, 1}, x.n, aligned, ways_[way])};
     const int axis = as->axis;
-    return {cuda::request::axes({&r, 1}, view_of({x.type, nullptr, x.n}, *as), nullptr, {&axis, 1},
-                                ways_[way])};
+    return {cuda::request::axes({&r, 1}, view_of(x, *as), nullptr, {&axis, 1}, ways_[way])};
   }
   bool has_axes() const override { return bitfold::info(info.op).inputs == 1; }
   scalar run_along(const array_view& x, const matrix& as, std::size_t way) override {
