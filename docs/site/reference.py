@@ -29,6 +29,11 @@ RANKS = {
     "Contributions on one rank": ["reduce_contributions", "Contributions"],
     "What ranks do not agree on": ["Disagreement"],
 }
+#: What holds for all entries.
+SHARED = """The bits of a result depend neither on threads, layout and batch, nor on whether a CPU or a GPU computes it, unless an entry says
+otherwise ([semantics.md](../docs/semantics.md)). [results.md](../docs/results.md) has what calls cost.
+
+"""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -98,7 +103,7 @@ def python_page():
     missing = grouped - public.keys()
     if missing:
         sys.exit(f"reference: the package has no {', '.join(sorted(missing))}")
-    text = "# The Python package, function by function\n\nThis page is made from the docstrings. [python.md](../docs/python.md) explains what they share.\n\n"
+    text = "# The Python package, function by function\n\nThis page is made from the docstrings. [python.md](../docs/python.md) explains what they share.\n\n" + SHARED
     text += "## Operations\n\n" + "".join(entry(f"bitfold.{n}", f, 3) for n, f in sorted(public.items()) if n not in grouped)
     for title, names in GROUPS.items():
         text += f"## {title}\n\n" + "".join(entry(f"bitfold.{n}", public[n], 3) for n in names)
@@ -124,7 +129,7 @@ def torch_page():
         torch, ranks = importlib.import_module("bitfold.torch"), importlib.import_module("bitfold.torch.distributed")
     except ImportError:
         return text + "This page was made without PyTorch, and so is empty.\n"
-    text += "This page is made from the docstrings. [pytorch.md](../docs/pytorch.md) and [distributed.md](../docs/distributed.md) explain them.\n\n"
+    text += "This page is made from the docstrings. [pytorch.md](../docs/pytorch.md) and [distributed.md](../docs/distributed.md) explain them.\n\n" + SHARED
     text += "## `bitfold.torch`\n\n" + "".join(listed("bitfold.torch", torch, TORCH).values())
     entries = listed("bitfold.torch.distributed", ranks, [n for names in RANKS.values() for n in names])
     for title, names in RANKS.items():
@@ -136,7 +141,7 @@ def numpy_page():
     import bitfold.numpy as space
 
     text = "# In place of NumPy, function by function\n\n"
-    text += "This page is made from the docstrings of `bitfold.numpy`. [python.md](../docs/python.md#in-place-of-numpy) says what is NumPy's own.\n\n"
+    text += "This page is made from the docstrings of `bitfold.numpy`. [python.md](../docs/python.md#in-place-of-numpy) says what is NumPy's own.\n\n" + SHARED
     names = [n for n in space.__all__ if n != "linalg"]
     listed_names = {n: entry(f"bitfold.numpy.{n}", getattr(space, n), 3) for n in names}
     text += "## The namespace\n\n" + "".join(listed_names.values())
