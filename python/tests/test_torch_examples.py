@@ -57,7 +57,7 @@ def test_the_shortest_training(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", types.SimpleNamespace(torch=writer))
     monkeypatch.setitem(sys.modules, "safetensors.torch", writer)
     try:
-        for count in (1, 2, 4):
+        for count in (1, 2, 3, 4):
             torch.set_num_threads(count)
             monkeypatch.setattr(sys, "argv", ["train.py", f"run{count}"])
             exec(compile(code, "train.py", "exec"), {})
