@@ -63,7 +63,7 @@ def test_the_shortest_training(tmp_path, monkeypatch):
             exec(compile(code, "train.py", "exec"), {})
     finally:
         torch.set_num_threads(threads)
-    assert len(saved["run1"]) == 4 and saved["run1"] == saved["run2"] == saved["run4"]
+    assert len(saved["run1"]) == 4 and all(weights == saved["run1"] for weights in saved.values())
 
 
 def test_the_transformer_of_another_text(tmp_path, monkeypatch, capsys):
