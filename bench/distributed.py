@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An all-reduce over processes of one machine, by torch.distributed's engine alone and by bitfold.torch.distributed: one contribution a rank.
 They take turns. On CPUs, by gloo, of f32: a time is the slowest rank's, the CPU's time that of all ranks together, and of each the fastest
-repetition is kept; a thread a process. On GPUs, by NCCL, of f32 and bf16: a time is that of a call among several in a row, by CUDA's events, the
-slowest rank's, and of these the median. OUT-steps.jsonl has steps of DistributedDataParallel.
+repetition is kept; a thread a process. On GPUs, by NCCL, of f32 and bf16, and a reduce-scatter by tree: a time is that of a call among several in a
+row, by CUDA's events, the slowest rank's, and of these the median. OUT-steps.jsonl has steps of DistributedDataParallel.
 Usage: distributed.py [--device cuda] OUT.jsonl [COMMIT]"""
 import sys
 import tempfile
@@ -30,6 +30,13 @@ def calls(engine, x, messages):
     for method in METHODS:
         yield f"bitfold_{method}", lambda method=method: over_ranks.all_reduce(x, method=method)
     yield "messages_tree", lambda: over_ranks.all_reduce(x, group=messages)
+
+
+def scatters(x):
+    """To each rank its part of the sums."""
+    part = torch.empty_like(x[: x.numel() // dist.get_world_size()])
+    yield "nccl_reduce_scatter", lambda: dist.reduce_scatter_tensor(part, x)
+    yield "bitfold_reduce_scatter_tree", lambda: over_ranks.reduce_scatter_tensor(part, x)
 
 
 def group_of_messages(ranks):
@@ -109,7 +116,7 @@ def on_gpus(number, ranks):
             base = torch.randn(size // dtype.itemsize, device="cuda").to(dtype)
             x = base.clone()
             times = 20 if size <= 1 << 20 else 5 if size <= 1 << 26 else 2
-            for name, taken in repeated(list(calls("nccl", x, messages)), lambda: x.copy_(base), times).items():
+            for name, taken in repeated([*calls("nccl", x, messages), *scatters(x)], lambda: x.copy_(base), times).items():
                 cases.append(result_lines.case(f"{name}/{short}/{ranks}_ranks", taken, x.nbytes, x.numel()))
     return cases
 
