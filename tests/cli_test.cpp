@@ -542,6 +542,12 @@ TEST_CASE("reduce: usage errors name the argument and the choices") {
     check_usage({"reduce", list, file}, {"OP: '' is not one of sum, "});
   check_usage({"reduce", "sum,product", file}, {"OP: 'product' is not one of sum, "});
   check_usage({"reduce", "maen", file}, {"; did you mean mean?"});
+  check_usage({"check", file, "--jsno"}, {"not expected: --jsno; did you mean --json? ("});
+  check_usage({"reduce", "sum", "--kepdims=1", file}, {"; did you mean --keepdims?"});
+  check_usage({"reduce", "sum", "--method", "exat", file}, {"}; did you mean exact? ("});
+  check_usage({"check", file, "-x", "--quite"}, {"; did you mean --quiet?"});
+  for (const char* word : {"--zebra", "-x"})
+    check_usage({"check", file, word}, {std::string("not expected: ") + word + " ("});
   std::vector<std::string> methods{"--method"}, dtypes{"f128"};
   for (const auto& m : all_methods) methods.emplace_back(m.name);
   for (const auto t : all_dtypes) dtypes.emplace_back(name(t));

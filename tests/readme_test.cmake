@@ -1,7 +1,7 @@
 # The documents show the examples exactly as they are compiled.
 foreach(shown README.md:cpu.cpp docs/cuda.md:cuda.cpp docs/regression.md:testing.cpp docs/own.md:own_ops.hpp
         docs/own.md:own.cpp docs/own.md:own_order.cpp docs/shapes.md:shapes.cpp
-        docs/shapes.md:shapes_at_run_time.cpp docs/rows.md:rows.cpp docs/distributed.md:ranks_mpi.cpp README.md:python/numpy_in_ten_lines.py README.md:python/seven_sums.py
+        docs/shapes.md:shapes_at_run_time.cpp docs/rows.md:rows.cpp docs/products.md:products.cpp docs/distributed.md:ranks_mpi.cpp README.md:python/numpy_in_ten_lines.py README.md:python/seven_sums.py
         docs/python.md:python/numpy_in_ten_lines.py)
   string(REPLACE ":" ";" shown ${shown})
   list(POP_FRONT shown document example)

@@ -89,6 +89,20 @@ TEST_CASE("typed: axes, segments, keys and windows have the bits of the untyped 
              std::span(means).subspan(2, 1)));
   CHECK(same(reduce(here(), permuted(x, std::array{2, 1, 0}), axes{1, 2}, ops::max),
              reduce(here(), x, axes{0, 1}, ops::max)));
+  // A list in braces is as an array.
+  const view& untyped = x;
+  static_assert(std::is_same_v<decltype(permuted(x, {2, 1, 0})), view_of<float>>);
+  CHECK(permuted(x, {2, 0, 1}).stride == permuted(x, std::array{2, 0, 1}).stride);
+  CHECK(permuted(untyped, {2, 0, 1}).extent == permuted(untyped, std::array{2, 0, 1}).extent);
+  CHECK(result_extents(untyped, nullptr, {0, 2}, true) == shape{1, 5, 1});
+  const auto sliding = windows(x, {{.axis = 2, .size = 3, .stride = 2}, {.axis = 0, .size = 2}});
+  static_assert(std::is_same_v<decltype(sliding), const view_of<float>>);
+  const shape slid{5, 5, 34, 3, 2};
+  CHECK(std::equal(slid.begin(), slid.end(), sliding.extent.begin()));
+  CHECK(windows(untyped, {{.axis = 2, .size = 3, .stride = 2}, {.axis = 0, .size = 2}}).stride ==
+        sliding.stride);
+  CHECK(windows_extents(untyped, {{.axis = 1, .size = 2, .padding = 1}}) == shape{6, 6, 70});
+  CHECK(why([&] { (void)permuted(x, {1, 0}); }) == "order: 2 axes of 3");
 
   // An mdspan, of the same elements turned round.
   const mdspan<float, 3> turned{data.data(), {70, 6, 5}, {1, 350, 70}};

@@ -11,7 +11,7 @@ html_show_copyright = False
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "reference/*.md", "bench/results/README.md"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "reference/*.md", "gallery/*.md", "bench/results/README.md"]
 nitpicky = True
 highlight_language = "text"
 myst_heading_anchors = 4
@@ -22,9 +22,12 @@ suppress_warnings = ["misc.highlighting_failure", "myst.header"]
 MADE = {
     "Reference": {
         "reference/python": "The Python package, function by function",
+        "reference/pytorch": "The PyTorch package, function by function",
+        "reference/numpy": "In place of NumPy, function by function",
         "reference/cpp": "The C++ and CUDA library, function by function",
         "reference/commands": "The commands, option by option",
-    }
+    },
+    "Explanation": {"gallery/index": "A gallery of reports"},
 }
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import bitfold
+from bitfold._registry import ALIASES, REGISTRY
 
 #: The functions that are no operations of the registry, in the order in which a reader meets them.
 GROUPS = {
@@ -20,6 +21,20 @@ GROUPS = {
 }
 #: Of bitfold.torch, where PyTorch is installed.
 TORCH = ["deterministic", "enable", "disable", "is_enabled", "NotCovered", "grad_norm", "clip_grad_norm_"]
+#: Of bitfold.torch.distributed.
+RANKS = {
+    "As torch.distributed's": ["all_reduce", "reduce", "reduce_scatter_tensor", "Work"],
+    "One array in shares": ["reduce_shares", "grad_norm", "clip_grad_norm_"],
+    "Trainings": ["hook", "Accumulation", "shard_gradients", "first_of"],
+    "Contributions on one rank": ["reduce_contributions", "Contributions"],
+    "What ranks do not agree on": ["Disagreement"],
+}
+#: What holds for all entries.
+SHARED = """The bits of a result depend neither on threads, layout and batch, nor on whether a CPU or a GPU computes it, unless an entry says
+otherwise ([semantics.md](../docs/semantics.md)). [results.md](../docs/results.md) has what calls cost.
+
+"""
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def signature(name, thing):
@@ -47,6 +62,22 @@ def markdown(docstring):
     return "\n\n".join(out)
 
 
+def source(thing):
+    """Where a function or class stands, with a link as pages of the reference have it; "" where it was made from the registry."""
+    try:
+        file = Path(inspect.getsourcefile(thing)).resolve().relative_to(ROOT)
+        line = inspect.getsourcelines(thing)[1]
+    except (OSError, TypeError, ValueError):
+        return ""
+    return f"Defined in [{file}](../{file}), line {line}.\n\n" if file.is_relative_to("python") else ""
+
+
+def of_operation(name):
+    """Where the registry's operation of this name is defined."""
+    op = ALIASES.get(name, name)
+    return f"[The operation](../docs/operations.md#{op}), [its steps](../docs/definitions.md).\n\n" if op in REGISTRY else ""
+
+
 def members(name, kind, level):
     for member in sorted(n for n in vars(kind) if not n.startswith("_")):
         value = inspect.getattr_static(kind, member)
@@ -59,6 +90,8 @@ def entry(name, thing, level):
     if callable(thing):
         text += f"```python\n{signature(name.rsplit('.')[-1], thing)}\n```\n\n"
     text += (f"{thing}" if isinstance(thing, int) else markdown(thing.__doc__)) + "\n\n"
+    if callable(thing) and level <= 3:
+        text += (of_operation(name.removeprefix("bitfold.")) or source(thing))
     if inspect.isclass(thing) and not issubclass(thing, Exception):
         text += "".join(members(name, thing, level + 1))
     return text
@@ -70,15 +103,49 @@ def python_page():
     missing = grouped - public.keys()
     if missing:
         sys.exit(f"reference: the package has no {', '.join(sorted(missing))}")
-    text = "# The Python package, function by function\n\nThis page is made from the docstrings. [python.md](../docs/python.md) explains what they share.\n\n"
+    text = "# The Python package, function by function\n\nThis page is made from the docstrings. [python.md](../docs/python.md) explains what they share.\n\n" + SHARED
     text += "## Operations\n\n" + "".join(entry(f"bitfold.{n}", f, 3) for n, f in sorted(public.items()) if n not in grouped)
     for title, names in GROUPS.items():
         text += f"## {title}\n\n" + "".join(entry(f"bitfold.{n}", public[n], 3) for n in names)
+    text += "## In pytest\n\n"
+    text += "[regression.md](../docs/regression.md#pytest) shows the fixture `bits`, which has `check`.\n\n"
+    from bitfold.pytest_plugin import Bits
+
+    return text + entry("bits.check", Bits.check, 3)
+
+
+def listed(prefix, module, names):
+    """The entries of all that the module says is public."""
+    if set(names) != set(module.__all__):
+        sys.exit(f"reference: of {prefix} {', '.join(sorted(set(names) ^ set(module.__all__)))}")
+    if bare := [n for n in names if not getattr(module, n).__doc__]:
+        sys.exit(f"reference: of {prefix} {', '.join(bare)} have no docstring")
+    return {n: entry(f"{prefix}.{n}", getattr(module, n), 3) for n in names}
+
+
+def torch_page():
+    text = "# The PyTorch package, function by function\n\n"
     try:
-        torch = importlib.import_module("bitfold.torch")
+        torch, ranks = importlib.import_module("bitfold.torch"), importlib.import_module("bitfold.torch.distributed")
     except ImportError:
-        return text
-    return text + "## PyTorch\n\n" + "".join(entry(f"bitfold.torch.{n}", getattr(torch, n), 3) for n in TORCH)
+        return text + "This page was made without PyTorch, and so is empty.\n"
+    text += "This page is made from the docstrings. [pytorch.md](../docs/pytorch.md) and [distributed.md](../docs/distributed.md) explain them.\n\n" + SHARED
+    text += "## `bitfold.torch`\n\n" + "".join(listed("bitfold.torch", torch, TORCH).values())
+    entries = listed("bitfold.torch.distributed", ranks, [n for names in RANKS.values() for n in names])
+    for title, names in RANKS.items():
+        text += f"## {title}\n\n" + "".join(entries[n] for n in names)
+    return text
+
+
+def numpy_page():
+    import bitfold.numpy as space
+
+    text = "# In place of NumPy, function by function\n\n"
+    text += "This page is made from the docstrings of `bitfold.numpy`. [python.md](../docs/python.md#in-place-of-numpy) says what is NumPy's own.\n\n" + SHARED
+    names = [n for n in space.__all__ if n != "linalg"]
+    listed_names = {n: entry(f"bitfold.numpy.{n}", getattr(space, n), 3) for n in names}
+    text += "## The namespace\n\n" + "".join(listed_names.values())
+    return text + "## Linear algebra\n\n" + "".join(listed("bitfold.numpy.linalg", space.linalg, space.linalg.__all__).values())
 
 
 def commands_page(program):
@@ -97,6 +164,8 @@ def main():
     folder, program = sys.argv[1:]
     Path(folder).mkdir(parents=True, exist_ok=True)
     (Path(folder) / "python.md").write_text(python_page())
+    (Path(folder) / "pytorch.md").write_text(torch_page())
+    (Path(folder) / "numpy.md").write_text(numpy_page())
     (Path(folder) / "commands.md").write_text(commands_page(program))
 
 

@@ -78,6 +78,10 @@ template <class T>
 view_of<T> permuted(const view_of<T>& x, std::span<const int> order) {
   return view_of<T>(permuted(static_cast<const view&>(x), order));
 }
+template <class T>
+view_of<T> permuted(const view_of<T>& x, std::initializer_list<int> order) {
+  return permuted(x, std::span(order.begin(), order.size()));
+}
 /// Elements begin, begin + step, ... of an axis: as sliced of a view, of a known type.
 template <class T>
 view_of<T> sliced(const view_of<T>& x, int axis, std::int64_t begin, std::int64_t count,
@@ -88,6 +92,10 @@ view_of<T> sliced(const view_of<T>& x, int axis, std::int64_t begin, std::int64_
 template <class T>
 view_of<T> windows(const view_of<T>& x, std::span<const window> per_axis) {
   return view_of<T>(windows(static_cast<const view&>(x), per_axis));
+}
+template <class T>
+view_of<T> windows(const view_of<T>& x, std::initializer_list<window> per_axis) {
+  return windows(x, std::span(per_axis.begin(), per_axis.size()));
 }
 
 /// std::mdspan, and what is like it (Kokkos's, for compilers without one), with elements where its

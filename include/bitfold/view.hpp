@@ -45,6 +45,9 @@ inline view row_major(dtype type, const void* data, std::initializer_list<std::i
 /// order: each axis of x once.
 /// Errors (errc::usage): no permutation of the axes.
 view permuted(const view& x, std::span<const int> order);
+inline view permuted(const view& x, std::initializer_list<int> order) {
+  return permuted(x, std::span(order.begin(), order.size()));
+}
 /// Elements begin, begin + step, ... of an axis, `count` of them; a negative step goes backwards,
 /// and of step 0 it is one element again and again. Nothing is copied.
 /// Errors (errc::usage): an axis that x has not; a negative count; elements that x has not.
@@ -62,10 +65,17 @@ struct window {
 /// longer than its axis (with its padding); a padding, as no view has it (see reduce_windows); more
 /// than 2^60 windows along an axis; more than max_axes axes.
 view windows(const view& x, std::span<const window> per_axis);
+inline view windows(const view& x, std::initializer_list<window> per_axis) {
+  return windows(x, std::span(per_axis.begin(), per_axis.size()));
+}
 /// The extents of the result of reducing x by windows, padded or not: those of x, with the number
 /// of windows along their axes. Errors: as above, but for a padding: one below 0, or with which a
 /// window would lie before x or behind it; more than 2^60 windows in all.
 std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> per_axis);
+inline std::vector<std::int64_t> windows_extents(const view& x,
+                                                 std::initializer_list<window> per_axis) {
+  return windows_extents(x, std::span(per_axis.begin(), per_axis.size()));
+}
 
 /// Every axis of x, in order: what to reduce for one result of a whole array.
 std::vector<int> all_axes(const view& x);
@@ -74,6 +84,11 @@ std::vector<int> all_axes(const view& x);
 /// with 1 in place of each of these where they are kept. Errors: as cpu::reduce's.
 std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span<const int> axes,
                                          bool keepdims = false);
+inline std::vector<std::int64_t> result_extents(const view& x, const view* y,
+                                                std::initializer_list<int> axes,
+                                                bool keepdims = false) {
+  return result_extents(x, y, std::span(axes.begin(), axes.size()), keepdims);
+}
 
 namespace detail {
 

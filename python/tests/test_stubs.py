@@ -62,9 +62,23 @@ b: NDArray[Any] = bitfold.var(x, axis=0, ddof=1, method="exact")
 c: NDArray[Any] = bitfold.max([[1, 2]], keepdims=True)
 d: np.bool_ = bitfold.any(x)
 e: Tensor = bitfold.dot(Tensor(), Tensor(), dim=-1)
+g: NDArray[Any] = bitfold.softmax(x)
+h: Tensor = bitfold.layer_norm(Tensor(), weight=Tensor())
+i: NDArray[Any] = bitfold.rms_norm([[1.0, 2.0]], dim=0)
+j: Tensor = bitfold.matmul(Tensor(), Tensor(), method="kahan")
+k: float = bitfold.matmul(x[0], x[0])
+l: NDArray[Any] = bitfold.reduce(x, ("std", {"ddof": 1}), axis=0)
+m, n = bitfold.reduce(x, ["sum", ("std", {"ddof": 1})])
+o: tuple[NDArray[Any], ...] = bitfold.reduce(x, ["sum", "any"], axis=0)
+p: tuple[Tensor, ...] = bitfold.reduce(Tensor(), ["sum"])
+q: NDArray[Any] = bitfold.segment_reduce(x[0], [0, 1, 3])
+r: tuple[Tensor, ...] = bitfold.reduce_by_key(Tensor(), Tensor(), 3, ["sum", "max"])
+s: Tensor = bitfold.index_add(Tensor(), Tensor(), 3, method="exact")
 """
 MISUSES = ['bitfold.sum(x, method="kahn")', 'bitfold.var(x, method="kahan")', "bitfold.max(x, dtype=np.float32)", "bitfold.sum(object())",
-           "f: list[int] = bitfold.sum(x, axis=0)", "g: NDArray[Any] = bitfold.sum(Tensor(), axis=0)"]  # fmt: skip
+           "f: list[int] = bitfold.sum(x, axis=0)", "t: NDArray[Any] = bitfold.sum(Tensor(), axis=0)", "u: NDArray[Any] = bitfold.softmax(Tensor())",
+           "bitfold.matmul(x, x, method='fast')", "bitfold.reduce(x, 3)", "v: NDArray[Any] = bitfold.reduce(x, ['sum'], axis=0)",
+           "w: Tensor = bitfold.reduce_by_key(x, [0, 1], 2)"]  # fmt: skip
 
 
 def test_what_a_type_checker_says_of_them(tmp_path):
@@ -84,6 +98,15 @@ def test_what_a_type_checker_says_of_them(tmp_path):
     lines = {int(line.split(":")[1]) for line in said.splitlines() if line.startswith("use.py:") and ": error:" in line}
     first = USES.count("\n") + 1
     assert lines == set(range(first, first + len(MISUSES))), said
+
+
+def test_functions_of_the_numpy_namespace_have_types_and_texts():
+    import bitfold.numpy
+
+    for space in (bitfold.numpy, bitfold.numpy.linalg):
+        for name in space.__all__:
+            if inspect.isfunction(function := getattr(space, name)):
+                assert "return" in function.__annotations__ and function.__doc__, name
 
 
 def test_stubs_of_the_compiled_module():

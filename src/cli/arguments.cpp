@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cli/common.hpp"
+
 namespace bitfold::cli {
 namespace {
 
@@ -46,6 +48,26 @@ void take_marks(CLI::App& command) {
 std::string without_marks(std::string text) {
   std::erase(text, mark);
   return text;
+}
+
+std::string meant(const CLI::App& command, const CLI::ParseError& e) {
+  const std::string text = without_marks(e.what());
+  if (dynamic_cast<const CLI::ExtrasError*>(&e)) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    const std::size_t begin = text.find(" --");
+    if (begin == std::string::npos) return "";
+    const std::string word = text.substr(begin + 1);
+    return did_you_mean(word.substr(0, word.find_first_of(" =")), names);
+  }
+  // "--OPTION: WORD not in {NAME,...}", as CLI::IsMember has it
+  const std::size_t word = text.find(": "), end = text.rfind(" not in {");
+  if (word == std::string::npos || end == std::string::npos || end < word || text.back() != '}')
+    return "";
+  const std::size_t names = end + std::string_view(" not in {").size();
+  return did_you_mean(text.substr(word + 2, end - word - 2),
+                      split(text.substr(names, text.size() - 1 - names)));
 }
 
 CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,

@@ -20,6 +20,10 @@ void take_marks(CLI::App& command);
 /// The text of an error of CLI11's, without marks.
 std::string without_marks(std::string text);
 
+/// "; did you mean NAME?" of an option that the command has not, or of a choice that one of its
+/// options has not; "" where nothing is near, or the error is another one.
+std::string meant(const CLI::App& command, const CLI::ParseError& e);
+
 /// What FILE may be.
 inline constexpr std::string_view files_help =
     "A .npy, .npz or .safetensors file, the index of several such (.safetensors.index.json), or "

@@ -128,7 +128,9 @@ int record(record_arguments& args) {
     if (std::find(args.ops.begin(), op, *op) != op)
       throw error(errc::usage, fmt::format("--ops: {} is given twice", *op));
   const auto methods = parts_of(args.method_lists, "--method", method_names);
-  args.options.every_method = has(methods, "all");
+  // Of all operations each goes by those of the methods that it takes, and one that takes none of
+  // them is left out.
+  args.options.every_method = has(methods, "all") || every_op(args);
   args.options.methods = chosen(methods, method_names);
   const std::vector<op_id> ops = chosen_ops(args);
   const std::size_t inputs = inputs_of(ops, "--ops", args.files.size());
@@ -172,7 +174,8 @@ subcommand add_record(CLI::App& app) {
   list("--ops", args->op_lists,
        "The operations, separated by commas, of one input or of two, which take files in pairs. "
        "`all`, unless it is one of several, is every one of one input, less those that an array "
-       "without elements has no result of. `bitfold ops` lists them",
+       "without elements has no result of, and each by those of the methods that it takes. "
+       "`bitfold ops` lists them",
        op_names[0]);
   list("--method", args->method_lists,
        "The methods, separated by commas, or `all` that each operation takes. " + method_help(),

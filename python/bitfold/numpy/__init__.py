@@ -48,77 +48,78 @@ def _call(op: str, *inputs: Any, keepdims: Any = False, **given: Any) -> Any:
     return _functions[op](*inputs, keepdims=keepdims, **{name: value for name, value in given.items() if value is not _NO})
 
 
-def sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO, *, method="tree", acc=None):
+def sum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO, *, method="tree", acc=None) -> Any:
     return _call("sum", a, axis=axis, dtype=dtype, out=out, keepdims=keepdims, initial=initial, where=where, method=method, acc=acc)
 
 
-def nansum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO, *, method="tree", acc=None):
+def nansum(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO, *, method="tree", acc=None) -> Any:
     return _call("nansum", a, axis=axis, dtype=dtype, out=out, keepdims=keepdims, initial=initial, where=where, method=method, acc=acc)
 
 
-def prod(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO, *, acc=None):
+def prod(a, axis=None, dtype=None, out=None, keepdims=_NO, initial=_NO, where=_NO, *, acc=None) -> Any:
     return _call("prod", a, axis=axis, dtype=dtype, out=out, keepdims=keepdims, initial=initial, where=where, acc=acc)
 
 
-def mean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO, method="tree", acc=None):
+def mean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO, method="tree", acc=None) -> Any:
     return _call("mean", a, axis=axis, dtype=dtype, out=out, keepdims=keepdims, where=where, method=method, acc=acc)
 
 
-def nanmean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO, method="tree", acc=None):
+def nanmean(a, axis=None, dtype=None, out=None, keepdims=_NO, *, where=_NO, method="tree", acc=None) -> Any:
     return _call("nanmean", a, axis=axis, dtype=dtype, out=out, keepdims=keepdims, where=where, method=method, acc=acc)
 
 
-def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=_NO, *, where=_NO, mean=_NO, correction=_NO, method=None, acc=None):
+def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=_NO, *, where=_NO, mean=_NO, correction=_NO, method=None, acc=None) -> Any:
     given = {"where": where, "mean": mean, "correction": correction, "method": method, "acc": acc}
     return _call("var", a, axis=axis, dtype=dtype, out=out, ddof=ddof, keepdims=keepdims, **given)
 
 
-def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=_NO, *, where=_NO, mean=_NO, correction=_NO, method=None, acc=None):
+def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=_NO, *, where=_NO, mean=_NO, correction=_NO, method=None, acc=None) -> Any:
     given = {"where": where, "mean": mean, "correction": correction, "method": method, "acc": acc}
     return _call("std", a, axis=axis, dtype=dtype, out=out, ddof=ddof, keepdims=keepdims, **given)
 
 
-def min(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+def min(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO) -> Any:
     return _call("min", a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
-def max(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+def max(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO) -> Any:
     return _call("max", a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
-def nanmin(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+def nanmin(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO) -> Any:
     return _call("nanmin", a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
-def nanmax(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO):
+def nanmax(a, axis=None, out=None, keepdims=_NO, initial=_NO, where=_NO) -> Any:
     return _call("nanmax", a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
 amin, amax = min, max
 
 
-def ptp(a, axis=None, out=None, keepdims=_NO):
+def ptp(a, axis=None, out=None, keepdims=_NO) -> Any:
+    """The largest less the smallest, along the axes."""
     high, low = _reduce(a, ["max", "min"], axis=axis, keepdims=False if keepdims is _NO else keepdims)
     return _into(out, high - low)
 
 
-def argmin(a, axis=None, out=None, *, keepdims=_NO):
+def argmin(a, axis=None, out=None, *, keepdims=_NO) -> Any:
     return _call("argmin", a, axis=axis, out=out, keepdims=keepdims)
 
 
-def argmax(a, axis=None, out=None, *, keepdims=_NO):
+def argmax(a, axis=None, out=None, *, keepdims=_NO) -> Any:
     return _call("argmax", a, axis=axis, out=out, keepdims=keepdims)
 
 
-def any(a, axis=None, out=None, keepdims=_NO, *, where=_NO):
+def any(a, axis=None, out=None, keepdims=_NO, *, where=_NO) -> Any:
     return _call("any", a, axis=axis, out=out, keepdims=keepdims, where=where)
 
 
-def all(a, axis=None, out=None, keepdims=_NO, *, where=_NO):
+def all(a, axis=None, out=None, keepdims=_NO, *, where=_NO) -> Any:
     return _call("all", a, axis=axis, out=out, keepdims=keepdims, where=where)
 
 
-def count_nonzero(a, axis=None, *, keepdims=False):
+def count_nonzero(a, axis=None, *, keepdims=False) -> Any:
     return _call("count_nonzero", a, axis=axis, keepdims=keepdims)
 
 
@@ -156,17 +157,19 @@ def _inner(a: Any, b: Any, axis: int, method: str) -> Any:
     return _functions["dot"](a, b, axis=-1, dtype=a.dtype, method=method)
 
 
-def matmul(x1, x2, /, out=None, *, dtype=None, method="fixed", **others):
+def matmul(x1, x2, /, out=None, *, dtype=None, method="fixed", **others) -> Any:
+    """The product of matrices, in the type of its inputs, integers modulo its width. Each element has bits of its row and column alone."""
     _refuse_others("matmul", others)
     return _into(out, _product(*_of_one_type(x1, x2, dtype), method))
 
 
-def vecdot(x1, x2, /, out=None, *, axis=-1, dtype=None, method="tree", **others):
+def vecdot(x1, x2, /, out=None, *, axis=-1, dtype=None, method="tree", **others) -> Any:
+    """The operation dot along an axis of each; the other axes broadcast."""
     _refuse_others("vecdot", others)
     return _into(out, _inner(*_of_one_type(x1, x2, dtype), axis, method))
 
 
-def dot(a, b, out=None, *, method=None):
+def dot(a, b, out=None, *, method=None) -> Any:
     """Of two vectors the operation dot, by `method` tree; of matrices the product, by `method` fixed."""
     a, b = _of_one_type(a, b)
     if a.ndim == 0 or b.ndim == 0:
@@ -182,22 +185,26 @@ def dot(a, b, out=None, *, method=None):
     return _into(out, made.reshape(shape + of_columns))
 
 
-def vdot(a, b, /, *, method="tree"):
+def vdot(a, b, /, *, method="tree") -> Any:
+    """The operation dot of all elements of each, in order."""
     a, b = _of_one_type(a, b)
     return _inner(a.ravel(), b.ravel(), -1, method)
 
 
-def inner(a, b, /, *, method=None):
+def inner(a, b, /, *, method=None) -> Any:
+    """The last axis of each: of two vectors the operation dot, of others as `dot` of matrices."""
     a, b = _of_one_type(a, b)
     return dot(a, _np.moveaxis(b, -1, -2) if b.ndim > 1 else b, method=method)
 
 
-def exp(x, /, out=None, **others):
+def exp(x, /, out=None, **others) -> Any:
+    """exp of each element, with the same bits on x86-64 CPUs and NVIDIA GPUs."""
     _refuse_others("exp", others)
     return _into(out, _rows.exp(x))
 
 
-def pad(array, pad_width, mode="constant", **kwargs):
+def pad(array, pad_width, mode="constant", **kwargs) -> Any:
+    """NumPy's, but for mode "mean", which adds: that is a ValueError."""
     if isinstance(mode, str) and mode == "mean":
         raise ValueError("mode: 'mean' is a sum of NumPy's, whose bits may depend on the machine; bitfold.mean has that of an axis")
     return _np.pad(array, pad_width, mode, **kwargs)
@@ -250,6 +257,11 @@ def __array_namespace_info__() -> _Info:
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "argsort", "count_nonzero", "dot", "exp", "inner", "intersect1d", "linalg",
            "matmul", "max", "mean", "min", "nanmax", "nanmean", "nanmin", "nansum", "pad", "prod", "ptp", "setdiff1d", "setxor1d", "sort", "std",
            "sum", "union1d", "unique", "unique_counts", "unique_inverse", "unique_values", "var", "vdot", "vecdot"]  # fmt: skip
+
+
+for _name in ("sum", "nansum", "prod", "mean", "nanmean", "var", "std", "min", "max", "nanmin", "nanmax", "argmin", "argmax", "any", "all",
+              "count_nonzero"):  # fmt: skip
+    globals()[_name].__doc__ = f"numpy.{_name}'s arguments, less those that bitfold has not. What it gives is bitfold.{_name}'s."
 
 
 def __getattr__(name: str) -> Any:

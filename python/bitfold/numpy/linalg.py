@@ -41,7 +41,8 @@ def _matrix_norm(x: _np.ndarray, ord: Any, axis: tuple[int, int], keepdims: bool
     return made if keepdims else _np.squeeze(made, (row, column))[()]
 
 
-def norm(x, ord=None, axis=None, keepdims=False):
+def norm(x, ord=None, axis=None, keepdims=False) -> Any:
+    """Of vectors 0, 1, 2, inf and -inf; of matrices "fro", 1, -1, inf and -inf. Those of singular values are a ValueError."""
     x = _floats(x)
     if axis is None and ord is not None and x.ndim not in (1, 2):
         raise ValueError(f"axis: None, but x has {x.ndim} axes")
@@ -55,21 +56,25 @@ def norm(x, ord=None, axis=None, keepdims=False):
     return _matrix_norm(x, ord, axes, keepdims)
 
 
-def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2) -> Any:
+    """Of vectors along the axes: 0, 1, 2, inf or -inf."""
     return _vector_norm(_floats(x), ord, axis, keepdims)
 
 
-def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+def matrix_norm(x, /, *, keepdims=False, ord="fro") -> Any:
+    """Of the last two axes: "fro", 1, -1, inf or -inf."""
     return _matrix_norm(_floats(x), ord, (-2, -1), keepdims)
 
 
-def matmul(x1, x2, /):
+def matmul(x1, x2, /) -> Any:
+    """As that of the namespace itself."""
     from . import matmul
 
     return matmul(x1, x2)
 
 
-def vecdot(x1, x2, /, *, axis=-1):
+def vecdot(x1, x2, /, *, axis=-1) -> Any:
+    """As that of the namespace itself."""
     from . import vecdot
 
     return vecdot(x1, x2, axis=axis)

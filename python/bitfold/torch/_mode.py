@@ -484,6 +484,7 @@ def deterministic(method: str = "tree", *, strict: bool = False, allow: Iterable
 
 
 def is_enabled() -> bool:
+    """Whether torch's reductions are on bitfold now, by `enable` or `deterministic`."""
     return bool(_state.stack)
 
 
