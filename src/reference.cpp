@@ -4,7 +4,6 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
-#include <set>
 #include <vector>
 
 #include "binned.hpp"
@@ -27,11 +26,13 @@ A element_of(const void* data, std::uint64_t i) {
 }
 
 scalar count_distinct(dtype t, const void* data, std::uint64_t n) {
-  std::set<std::uint64_t> keys;
+  std::vector<std::uint64_t> keys(n);
   visit(t, [&]<class T>(std::type_identity<T>) {
-    for (std::uint64_t i = 0; i < n; ++i) keys.insert(arith::key_of(stored<T>(data, i)));
+    for (std::uint64_t i = 0; i < n; ++i) keys[i] = arith::key_of(stored<T>(data, i));
   });
-  return {dtype::i64, keys.size()};
+  std::sort(keys.begin(), keys.end());
+  const auto distinct = std::unique(keys.begin(), keys.end()) - keys.begin();
+  return {dtype::i64, static_cast<std::uint64_t>(distinct)};
 }
 
 scalar add_exactly(const reduction& r, const void* x, const void* y, std::uint64_t n) {
@@ -177,8 +178,12 @@ void reference(const reduction& r, const view& x, const view* y, std::span<const
   };
   // Output by output, element by element: of the places of both together, which are counted in
   // row-major order.
-  std::vector<std::vector<std::byte>> gathered_x(volume(kept)), gathered_y(volume(kept));
-  for (std::uint64_t i = 0; i < volume(extents); ++i) {
+  const std::uint64_t all = volume(extents), outputs = volume(kept);
+  const std::size_t size = size_of(x.type), each = outputs == 0 ? 0 : all / outputs * size;
+  using bytes = std::vector<std::byte>;
+  std::vector<bytes> gathered_x(outputs, bytes(each)), gathered_y(outputs, bytes(y ? each : 0));
+  std::vector<std::size_t> filled(outputs, 0);
+  for (std::uint64_t i = 0; i < all; ++i) {
     const view* const inputs[] = {&x, y};
     std::uint64_t left = i, output = 0, scale = 1;
     std::int64_t at[2] = {0, 0};
@@ -196,16 +201,16 @@ void reference(const reduction& r, const view& x, const view* y, std::span<const
           at[v] +=
               static_cast<std::int64_t>(digit) * inputs[v]->stride[static_cast<std::size_t>(own)];
     }
-    for (int v = 0; v < (y ? 2 : 1); ++v) {
-      const auto size = static_cast<std::int64_t>(size_of(x.type));
-      const std::byte* const from = static_cast<const std::byte*>(inputs[v]->data) + at[v] * size;
-      auto& to = (v == 0 ? gathered_x : gathered_y)[output];
-      to.insert(to.end(), from, from + size);
-    }
+    for (int v = 0; v < (y ? 2 : 1); ++v)
+      std::memcpy(
+          &(v == 0 ? gathered_x : gathered_y)[output][filled[output]],
+          static_cast<const std::byte*>(inputs[v]->data) + at[v] * static_cast<std::int64_t>(size),
+          size);
+    filled[output] += size;
   }
   for (std::size_t k = 0; k < gathered_x.size(); ++k)
     store_scalar(reference(r, gathered_x[k].data(), y ? gathered_y[k].data() : nullptr,
-                           gathered_x[k].size() / size_of(x.type)),
+                           gathered_x[k].size() / size),
                  static_cast<std::byte*>(out) + k * size_of(r.out()));
 }
 

@@ -127,8 +127,9 @@ std::function<void(pid_t)> when_read(const std::string& path, Then then) {
 // for some tenths of a second.
 inline constexpr std::uintmax_t long_file = std::uintmax_t{1}
                                             << (bitfold::test::sanitized ? 30 : 33);
-inline std::function<void(pid_t)> shorten_when_read(const std::string& path) {
-  make_holes(path, long_file);
+inline std::function<void(pid_t)> shorten_when_read(const std::string& path,
+                                                    std::uintmax_t size = long_file) {
+  make_holes(path, size);
   return when_read(path, [path](pid_t) { std::filesystem::resize_file(path, 4096); });
 }
 

@@ -215,11 +215,12 @@ struct view_case {
     auto& bytes = storage[which];
     if (bytes.empty()) {
       const auto n = static_cast<std::size_t>(stride);
-      bytes = make_data(type, kind::special, n, 7 + which);
-      const auto plain = make_data(type, kind::near_one, n, 9 + which);
-      for (std::size_t i = 0; i < n; ++i)  // mostly plain numbers: a NaN would hide all others
-        if (i % 97 || n < 97 || !specials)
-          std::copy_n(&plain[i * size_of(type)], size_of(type), &bytes[i * size_of(type)]);
+      bytes = make_data(type, kind::near_one, n, 9 + which);
+      // Mostly plain numbers: a NaN would hide all others.
+      const std::size_t some = specials && n >= 97 ? (n + 96) / 97 : 0;
+      const auto special = make_data(type, kind::special, some, 7 + which);
+      for (std::size_t k = 0; k < some; ++k)
+        std::copy_n(&special[k * size_of(type)], size_of(type), &bytes[k * 97 * size_of(type)]);
     }
     v.data =
         bytes.data() + std::max<std::int64_t>(begin, 0) * static_cast<std::int64_t>(size_of(type));

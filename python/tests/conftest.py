@@ -7,6 +7,8 @@ from samples import whole
 
 # Before torch is loaded: its threads sleep where they wait for others, which in loops would take the cores from tests beside these.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Inductor's helpers each load torch, which takes longer than the few kernels that they compile here.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # And what torch warns of here, as it will be an error, is one, as it is where CI is set.
 os.environ.setdefault("TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING", "1")
 
