@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "binned.hpp"
@@ -26,13 +27,11 @@ A element_of(const void* data, std::uint64_t i) {
 }
 
 scalar count_distinct(dtype t, const void* data, std::uint64_t n) {
-  std::vector<std::uint64_t> keys(n);
+  std::set<std::uint64_t> keys;  // the engines sort
   visit(t, [&]<class T>(std::type_identity<T>) {
-    for (std::uint64_t i = 0; i < n; ++i) keys[i] = arith::key_of(stored<T>(data, i));
+    for (std::uint64_t i = 0; i < n; ++i) keys.insert(arith::key_of(stored<T>(data, i)));
   });
-  std::sort(keys.begin(), keys.end());
-  const auto distinct = std::unique(keys.begin(), keys.end()) - keys.begin();
-  return {dtype::i64, static_cast<std::uint64_t>(distinct)};
+  return {dtype::i64, keys.size()};
 }
 
 scalar add_exactly(const reduction& r, const void* x, const void* y, std::uint64_t n) {
