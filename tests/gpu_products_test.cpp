@@ -498,6 +498,19 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   CHECK(planned(1 << 30).steps.size() == 5);  // zeros, two of measures, tiles, sums
   CHECK(planned(asked_for).steps.size() == 5);
   CHECK(planned(asked_for - 1).steps.size() == 4);
+  // Rows that are longer than sums of 32 bits go in parts: room for sums comes before digits that
+  // are made ahead, and a workspace of the size that is asked for does.
+  const view long_row = row_major(dtype::f32, &p, {1, 32800}),
+             many = row_major(dtype::f32, &p, {32800, 9000});
+  const auto long_row_l = detail::layout_of(long_row, many);
+  const auto size_with = [&](std::size_t memory) {
+    return gpu::plan_product({p, long_row_l, nullptr, nullptr}, memory, on, gpu::product_way::tiles)
+        .workspace;
+  };
+  const std::size_t least = size_with(0), most = size_with(1 << 30);
+  CHECK(least < most);
+  for (const std::size_t memory : {least, (least + most) / 2, most - 1, most})
+    CHECK(size_with(memory) <= memory);
   // What is noted of each row takes more than that.
   const view long_a = row_major(dtype::f32, &p, {std::int64_t{1} << 27, 3}),
              short_b = row_major(dtype::f32, &p, {3, 3});
