@@ -454,6 +454,12 @@ TEST_CASE("contractions on a GPU say what is wrong") {
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(of_doubles, doubles, doubles, {0, 1, 1}), error);
   CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, nullptr, x.p, 1 << 20), error);
   CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, x.p, x.p, 0), error);
+  const auto odd = static_cast<char*>(x.p) + 2;
+  const view row = row_major(dtype::f32, odd, {1});
+  CHECK_THROWS_WITH(cuda::contract_workspace_bytes(p, a, a, {0, 1, 1}, &row),
+                    "addend: not aligned to its elements");
+  CHECK_THROWS_WITH(cuda::contract(p, a, a, {0, 1, 1}, nullptr, odd, x.p, 1 << 20),
+                    "out: not aligned to its elements");
 }
 
 TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
@@ -468,6 +474,12 @@ TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
   CHECK_THROWS_AS(cuda::matmul(p, a, h, nullptr, out.p, x.p, size), error);
   CHECK_THROWS_AS(cuda::matmul(p, a, a, nullptr, out.p, x.p, size), error);
   CHECK_THROWS_AS(cuda::matmul(p, a, b, &h, out.p, x.p, size), error);
+  const auto odd = static_cast<char*>(out.p) + 2;
+  const view row = row_major(dtype::f32, odd, {4});
+  CHECK_THROWS_WITH(cuda::matmul(p, a, b, &row, out.p, x.p, size),
+                    "addend: not aligned to its elements");
+  CHECK_THROWS_WITH(cuda::matmul(p, a, b, nullptr, odd, x.p, size),
+                    "out: not aligned to its elements");
   CHECK(cuda::matmul_workspace_bytes(p, a, none) == 0);
   cuda::matmul(p, a, none, nullptr, out.p, nullptr, 0);
   test::wait_for();
