@@ -82,6 +82,7 @@ class multiplication {
   static constexpr std::size_t block_rows = 16;     // panels
   static constexpr std::size_t block_columns = 64;  // a multiple of any tile's
   static constexpr std::size_t max_terms = 512;     // that a block takes before the next ones
+  static_assert(max_terms <= 2 * max_pairs);
 
   std::size_t block_panels() const { return block_columns / static_cast<std::size_t>(b_.width); }
   std::size_t down() const { return panel_run::count_of(a_.panels, block_rows); }
