@@ -1,4 +1,5 @@
 // Products of matrices (bitfold/matmul.hpp) for Python, of any family's arrays.
+#include "requests.hpp"
 #include "tensors.hpp"
 
 #include <algorithm>
@@ -76,6 +77,15 @@ class operands {
   std::optional<input> addend_in_;
 };
 
+std::optional<int> bits_of(nb::handle given) {
+  if (given.is_none()) return std::nullopt;
+  const std::int64_t n = integer("bits", given);
+  if (n != static_cast<int>(n))
+    refuse("bits: " + std::to_string(n) + " is not from " + std::to_string(min_product_bits) +
+           " to " + std::to_string(max_product_bits));
+  return static_cast<int>(n);
+}
+
 std::optional<dtype> output_type(nb::handle given) {
   return given.is_none() ? std::nullopt : std::optional(parse_number("dtype", given));
 }
@@ -119,9 +129,10 @@ nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle addend_gi
                     nb::handle method, nb::handle dtype, nb::handle bits, const family& by) {
   const operands given(a_given, b_given, addend_given, by);
   const described &a = given.a(), &b = given.b();
-  const matrix_product p = make_matrix_product(
-      a.type.stored, product_method(method), output_type(dtype),
-      bits.is_none() ? std::nullopt : std::optional(static_cast<int>(integer("bits", bits))));
+  const matrix_product p = renaming([&] {
+    return make_matrix_product(a.type.stored, product_method(method), output_type(dtype),
+                               bits_of(bits));
+  });
   const std::vector<std::int64_t> extents = matmul_extents(a.where, b.where);
   return by.shown(product_of(p, a, b, given.addend(), extents, given.like(), by), {p.out()},
                   extents.empty());

@@ -70,7 +70,8 @@ matrix_product make_matrix_product(dtype in, std::optional<method_id> method,
              std::to_string(min_product_bits) + " to " + std::to_string(max_product_bits));
     p.out_ = out.value_or(in);
     if (!is_float(p.out_))
-      refuse("out: " + std::string(name(p.out_)) + " for a product of " + std::string(name(in)));
+      refuse("out dtype: " + std::string(name(p.out_)) + " is an integer type, but a product of " +
+             std::string(name(in)) + " is not");
   } else {
     p.out_ = make_reduction(op_id::dot, method.value_or(method_id::tree), in, {}, out).out();
   }
@@ -157,7 +158,6 @@ addend_layout layout_of(const view& addend, const product_layout& l, const view&
   if (addend.rank < 0 || addend.rank > rank)
     refuse("addend.rank: " + std::to_string(addend.rank) + ", and the result has " +
            std::to_string(rank));
-  if (!addend.data) refuse("addend: a null pointer");
   std::vector<std::int64_t> strides(l.extents.size());
   for (int k = 1; k <= addend.rank; ++k) {
     const std::int64_t extent = addend.extent[addend.rank - k],
@@ -167,6 +167,8 @@ addend_layout layout_of(const view& addend, const product_layout& l, const view&
              " do not broadcast");
     if (extent != 1) strides[static_cast<std::size_t>(rank - k)] = addend.stride[addend.rank - k];
   }
+  const bool empty = std::find(l.extents.begin(), l.extents.end(), 0) != l.extents.end();
+  if (!addend.data && !empty) refuse("addend: a null pointer");
   addend_layout c{static_cast<const std::byte*>(addend.data), l.results};
   std::size_t axis = 0;
   for (int k = 0; k < l.results.rank; ++k) c.matrices.dims[k].x = strides[axis++];

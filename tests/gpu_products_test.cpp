@@ -454,6 +454,12 @@ TEST_CASE("contractions on a GPU say what is wrong") {
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(of_doubles, doubles, doubles, {0, 1, 1}), error);
   CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, nullptr, x.p, 1 << 20), error);
   CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, x.p, x.p, 0), error);
+  const auto odd = static_cast<char*>(x.p) + 2;
+  const view row = row_major(dtype::f32, odd, {1});
+  CHECK_THROWS_WITH(cuda::contract_workspace_bytes(p, a, a, {0, 1, 1}, &row),
+                    "addend: not aligned to its elements");
+  CHECK_THROWS_WITH(cuda::contract(p, a, a, {0, 1, 1}, nullptr, odd, x.p, 1 << 20),
+                    "out: not aligned to its elements");
 }
 
 TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
@@ -468,6 +474,12 @@ TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
   CHECK_THROWS_AS(cuda::matmul(p, a, h, nullptr, out.p, x.p, size), error);
   CHECK_THROWS_AS(cuda::matmul(p, a, a, nullptr, out.p, x.p, size), error);
   CHECK_THROWS_AS(cuda::matmul(p, a, b, &h, out.p, x.p, size), error);
+  const auto odd = static_cast<char*>(out.p) + 2;
+  const view row = row_major(dtype::f32, odd, {4});
+  CHECK_THROWS_WITH(cuda::matmul(p, a, b, &row, out.p, x.p, size),
+                    "addend: not aligned to its elements");
+  CHECK_THROWS_WITH(cuda::matmul(p, a, b, nullptr, odd, x.p, size),
+                    "out: not aligned to its elements");
   CHECK(cuda::matmul_workspace_bytes(p, a, none) == 0);
   cuda::matmul(p, a, none, nullptr, out.p, nullptr, 0);
   test::wait_for();
@@ -498,6 +510,19 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   CHECK(planned(1 << 30).steps.size() == 5);  // zeros, two of measures, tiles, sums
   CHECK(planned(asked_for).steps.size() == 5);
   CHECK(planned(asked_for - 1).steps.size() == 4);
+  // Rows that are longer than sums of 32 bits go in parts: room for sums comes before digits that
+  // are made ahead, and a workspace of the size that is asked for does.
+  const view long_row = row_major(dtype::f32, &p, {1, 32800}),
+             many = row_major(dtype::f32, &p, {32800, 9000});
+  const auto long_row_l = detail::layout_of(long_row, many);
+  const auto size_with = [&](std::size_t memory) {
+    return gpu::plan_product({p, long_row_l, nullptr, nullptr}, memory, on, gpu::product_way::tiles)
+        .workspace;
+  };
+  const std::size_t least = size_with(0), most = size_with(1 << 30);
+  CHECK(least < most);
+  for (const std::size_t memory : {least, (least + most) / 2, most - 1, most})
+    CHECK(size_with(memory) <= memory);
   // What is noted of each row takes more than that.
   const view long_a = row_major(dtype::f32, &p, {std::int64_t{1} << 27, 3}),
              short_b = row_major(dtype::f32, &p, {3, 3});

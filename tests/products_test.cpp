@@ -15,6 +15,8 @@
 #include "product_truth.hpp"
 #include "refusals.hpp"
 
+#include "cpu/products.hpp"
+
 using namespace bitfold;
 using namespace bitfold::test;
 
@@ -202,6 +204,27 @@ TEST_CASE("the longest sums of the largest integers") {
       INFO(bits << " bits, " << extreme);
       CHECK(difference(product(p, a, b, 1), truth(p, a, b)) == "");
       CHECK(difference(product(p, a, c, 1), truth(p, a, c)) == "");
+    }
+}
+
+// Of rows that are too long to be tried: no sum that kernels convert is too large for them.
+TEST_CASE("kernels convert the sums of the longest rows that they are given") {
+  const cpu::product_kernels kernels = cpu::find_product_kernels(forced_target);
+  for (int bits = min_product_bits; bits <= cpu::digit_bits; ++bits)
+    for (const int sign : {1, -1}) {
+      const auto largest = static_cast<__int128>(std::ldexp(63.0, bits - 7));
+      const __int128 sum =
+          static_cast<__int128>(cpu::max_converted(bits)) * largest * largest * sign;
+      const auto high = static_cast<std::int64_t>(sum >> 32),
+                 low = static_cast<std::int64_t>(sum & 0xffffffff);
+      const int exponent = 0;
+      const double none = 0, want = static_cast<double>(sum);
+      double nearest = 0, added = 0;
+      kernels.as_nearest(&high, &low, 1, 0, &exponent, nullptr, &nearest);
+      kernels.with_addends(&high, &low, 1, 0, &exponent, &none, &added);
+      INFO(bits << " bits");
+      CHECK(nearest == want);
+      CHECK(std::abs(added - want) <= std::abs(want) * 0x1p-52);  // rounded to odd
     }
 }
 
@@ -638,7 +661,7 @@ TEST_CASE("what cannot be multiplied is refused by name") {
           [&] { make_matrix_product(dtype::f32, method_id::tree, {}, 16); });
   refused("bits: of method fixed and floats alone, not of fixed and i8",
           [&] { make_matrix_product(dtype::i8, {}, {}, 16); });
-  refused("out: i64", [&] { make_matrix_product(dtype::f32, {}, dtype::i64); });
+  refused("out dtype: i64", [&] { make_matrix_product(dtype::f32, {}, dtype::i64); });
   const view row = row_major(dtype::f32, x.data(), {4}),
              wide = row_major(dtype::f64, x.data(), {4}),
              long_row = row_major(dtype::f32, x.data(), {5}),
@@ -649,6 +672,26 @@ TEST_CASE("what cannot be multiplied is refused by name") {
   refused("addend: with method fixed", [&] {
     cpu::matmul(make_matrix_product(dtype::f32, method_id::tree), a, b, row, out.data());
   });
+  const view no_rows = row_major(dtype::f32, x.data(), {0, 6});
+  refused("addend: extents 5 and 4", [&] { cpu::matmul(p, no_rows, b, long_row, out.data()); });
+  const view nothing = row_major(dtype::f32, nullptr, {0, 4});
+  cpu::matmul(p, no_rows, b, nothing, out.data());
+  refused("addend: a null pointer",
+          [&] { cpu::matmul(p, a, b, row_major(dtype::f32, nullptr, {4}), out.data()); });
+  view beyond = b;
+  for (const int rank : {-1, 9, 1 << 20}) {
+    beyond.rank = rank;
+    const std::string start = ".rank: " + std::to_string(rank);
+    refused("a" + start, [&] { cpu::matmul(p, beyond, b, out.data()); });
+    refused("b" + start, [&] { cpu::matmul(p, a, beyond, out.data()); });
+    refused("addend" + start, [&] { cpu::matmul(p, a, b, beyond, out.data()); });
+    beyond.extent[1] = 1;  // a column is taken for a row
+    refused("b" + start, [&] { cpu::matmul(p, a, beyond, out.data()); });
+    refused("addend" + start, [&] {
+      cpu::matmul(p, a, row_major(dtype::f32, x.data(), {6, 1}), beyond, out.data());
+    });
+    beyond.extent[1] = 4;
+  }
   const cpu::prepared left(p, cpu::side::left, a);
   refused("b: prepared for the other side", [&] { cpu::matmul(p, b, left, out.data()); });
   refused("a: prepared for another product",

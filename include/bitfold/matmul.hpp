@@ -168,7 +168,8 @@ std::size_t matmul_workspace_bytes(const matrix_product& p, const view& a, const
 /// their elements.
 /// addend: of type p.out(), which broadcasts to the result and is added before the one rounding; or
 /// null.
-/// out: device address of room for the elements of matmul_extents(a, b), row-major.
+/// out: device address, aligned to its elements, of room for those of matmul_extents(a, b),
+/// row-major.
 /// workspace: device memory, aligned to 16 bytes, that is in use until the work is done.
 /// workspace_size: its bytes, as many as matmul_workspace_bytes says, or more.
 /// s: null for the default stream.

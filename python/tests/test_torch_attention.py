@@ -206,6 +206,28 @@ def test_a_query_and_a_head_have_their_bits_alone_and_in_any_layout(dtype):
         assert all(map(same, output_and_gradients(*map(apart, (q, k, v, g))), (out, dq, dk, dv)))
 
 
+def even(x):
+    """Elements of a vector that are not neighbours: then torch itself takes its other way."""
+    return torch.stack([x, x], -1).flatten(-2)[..., ::2]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_no_layout_and_no_broadcast_decides_the_way(compiled):
+    f = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    given, as_it_is = inputs(), lambda x: x
+    all_lies = itertools.product((as_it_is, even), repeat=3)
+    with deterministic():
+        wanted = with_gradients(lambda: f(*leaves), leaves := [t.requires_grad_() for t in given])
+        q, k, v = (t.detach() for t in given)
+        alone = [f(q[i : i + 1], k[:1], v[:1]) for i in range(2)]
+        if compiled:
+            f, all_lies = torch.compile(f, backend="aot_eager", fullgraph=True), [(even, even, as_it_is)]
+        for lie in all_lies:
+            leaves = [to(x.detach()).requires_grad_() for to, x in zip(lie, given)]
+            assert all(map(same, with_gradients(lambda: f(*leaves), leaves), wanted))
+        assert same(f(q, k[:1], v[:1]), torch.cat(alone))  # keys of all samples
+
+
 def test_no_queries_and_no_keys():
     q, k, v = inputs()
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu

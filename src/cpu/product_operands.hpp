@@ -68,6 +68,5 @@ struct prepared::integers {
 inline bool has_integers(const matrix_product& p) {
   return !p.method() && (is_float(p.in()) || (size_of(p.in()) <= 4 && p.in() != dtype::u32));
 }
-/// Refuses (errc::usage) elements of another type than p's.
 
 }  // namespace bitfold::cpu

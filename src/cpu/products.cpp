@@ -82,6 +82,7 @@ class multiplication {
   static constexpr std::size_t block_rows = 16;     // panels
   static constexpr std::size_t block_columns = 64;  // a multiple of any tile's
   static constexpr std::size_t max_terms = 512;     // that a block takes before the next ones
+  static_assert(max_terms <= 2 * max_pairs);
 
   std::size_t block_panels() const { return block_columns / static_cast<std::size_t>(b_.width); }
   std::size_t down() const { return panel_run::count_of(a_.panels, block_rows); }
@@ -251,7 +252,7 @@ class multiplication {
     const int row_scale = k.left.scales[at_row];
     const bool has_kernel = !two_ && product_.in() != dtype::f64 &&
                             !(addend_ && std::is_same_v<Out, double>) &&
-                            layout_.a.n < (std::size_t{1} << 28);
+                            layout_.a.n <= max_converted(product_.bits());
     if (has_kernel)
       write_by_kernel<Out>(s, r, columns, row_scale, &b.scales[column], addends, to);
     else
@@ -369,10 +370,10 @@ void multiply(const matrix_product& p, const operand& a, const operand& b, const
   const detail::product_layout l = detail::layout_of(a.of(), b.of());
   options chosen = opts;
   chosen.target = resolve_target(opts);
-  if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
-  if (!out) refuse("out: a null pointer");
   std::optional<detail::addend_layout> added;
   if (addend) added = detail::layout_of(*addend, l, a.of(), b.of());
+  if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
+  if (!out) refuse("out: a null pointer");
   std::optional<integers> own_a, own_b;
   if (!made_a || made_a->used != *chosen.target)
     own_a.emplace(p, side::left, a.of(), *chosen.target);
@@ -413,10 +414,12 @@ product_kernels find_product_kernels(target t) { return find_kernels_for(t, prod
 void multiply_either_way(const matrix_product& p, const operand& a, const operand& b,
                          const view* addend, void* out, const options& opts) {
   const view &x = a.of(), &y = b.of();
+  const auto is_matrix = [](const view& v) { return v.rank > 1 && v.rank <= max_axes; };
   const bool vector = y.rank == 1,
-             one = vector || (y.rank > 1 && y.extent[static_cast<std::size_t>(y.rank - 1)] == 1),
-             row = addend && !vector && addend->rank < 2;  // along an axis that is another's then
-  if (x.rank < 2 || !one || row || a.made() || b.made())
+             one = vector || (is_matrix(y) && y.extent[static_cast<std::size_t>(y.rank - 1)] == 1);
+  // An addend that is a row lies along an axis that is another's then.
+  const bool turns = !addend || vector || is_matrix(*addend);
+  if (!is_matrix(x) || !one || !turns || a.made() || b.made())
     return multiply(p, a, b, addend, out, opts);
   detail::expect_type(p, x, "a");
   detail::expect_type(p, y, "b");

@@ -2,6 +2,7 @@
 // per instruction set.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -70,6 +71,12 @@ struct product_elements {
 /// where it takes those.
 using sum_converter = void (*)(const std::int64_t* high, const std::int64_t* low, std::size_t n,
                                int row, const int* columns, const double* addends, double* to);
+
+/// The most products of two integers of so many bits, in one digit, whose sums converters take:
+/// |high| < 2^50, low < 2^62.
+constexpr std::size_t max_converted(int bits) {
+  return std::size_t{1} << std::min(28, 82 - 2 * (bits - 1));
+}
 
 /// Rounds n doubles to elements at `to`, of any alignment.
 using sum_rounding = void (*)(const double* sums, std::size_t n, void* to);

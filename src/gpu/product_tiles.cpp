@@ -139,10 +139,10 @@ class tile_planner {
     const index n = a_.v.of.n;
     a_.is_made = !a_.listed && n > 0 && column_tiles_ >= tiles_of_made;
     b_.is_made = !b_.listed && n > 0 && row_tiles_ >= tiles_of_made;
-    if (memory < least_bytes()) a_.is_made = b_.is_made = false;
+    const index most = cuda::most_elements_of_part(digits_);
+    if (memory < least_bytes() + (n > most ? sum_bytes() : 0)) a_.is_made = b_.is_made = false;
     // Parts of rows, where there are fewer tiles than processors.
-    const index most = cuda::most_elements_of_part(digits_),
-                wanted = static_cast<index>(on.processors * 2 * shape_.blocks),
+    const index wanted = static_cast<index>(on.processors * 2 * shape_.blocks),
                 room = memory >= least_bytes() + sum_bytes() ? n / least_part : 1,
                 parts = std::max<index>(std::min(wanted / tiles_, room), 1);
     part_ = std::min(up_to(shares(std::max<index>(n, 1), parts), cuda::longest_step), most);

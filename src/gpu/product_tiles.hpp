@@ -1,5 +1,5 @@
-// Plans of products by method `fixed` whose digits are made where they are multiplied
-// (bitfold/cuda/product_tiles.cuh), and of contractions, whose operands lie along several axes.
+// Plans of products by method `fixed` in tiles of results (bitfold/cuda/product_tiles.cuh), and of
+// contractions, whose operands lie along several axes.
 #pragma once
 
 #include "product_passes.hpp"

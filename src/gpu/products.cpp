@@ -163,9 +163,8 @@ class product_planner {
   // ---- Kernels
 
   pass& add_pass(std::string_view name, const std::string& definitions, const std::string& with,
-                 index blocks, index rows_of_blocks, std::size_t shared = 0) {
-    return add_product_pass(plan_, products_header, name, definitions, with, blocks, rows_of_blocks,
-                            shared);
+                 index blocks) {
+    return add_product_pass(plan_, products_header, name, definitions, with, blocks, 1);
   }
   index most_blocks() const { return static_cast<index>(on_.processors) * 32; }
 
@@ -228,7 +227,7 @@ class product_planner {
   void reduce(const part_sizes& part) {
     const index each = sum_rows(part) * sum_columns(part), items = each * part.matrices;
     pass& p = add_pass("reduce_sums", way(), "kernel::way",
-                       std::min(shares(items, cuda::threads_on_products), most_blocks()), 1);
+                       std::min(shares(items, cuda::threads_on_products), most_blocks()));
     p.with.add_address(sums_).add(each).add(part.matrices);
   }
 
@@ -254,7 +253,7 @@ class product_planner {
         element_of(a_.type) + "using result = " + type_name(of_.product.out()) + ";\n" + way(),
         std::string("kernel::way, kernel::element, kernel::result, ") +
             (of_.addend ? "true" : "false"),
-        std::min(shares(items, cuda::threads_on_products), most_blocks()), 1);
+        std::min(shares(items, cuda::threads_on_products), most_blocks()));
     p.with.add(r).set(offsetof(product_results, sums), sums_);
     set_vectors(p.with, offsetof(product_results, a), a_);
     set_vectors(p.with, offsetof(product_results, b), b_);
@@ -293,8 +292,7 @@ namespace {
 
 void check_operand(const matrix_product& p, const view& x, const char* which) {
   detail::expect_type(p, x, which);
-  if (reinterpret_cast<std::uintptr_t>(x.data) % size_of(x.type))
-    refuse(std::string(which) + ": not aligned to its elements");
+  gpu::check_aligned(x.data, x.type, which);
 }
 
 bool is_fixed(const matrix_product& p) { return !p.method() && is_float(p.in()); }
@@ -321,7 +319,9 @@ gpu::plan plan_of(const matrix_product& p, const view& a, const view& b, const v
 void check(const matrix_product& p, const view& a, const view& b, const view* addend) {
   check_operand(p, a, "a");
   check_operand(p, b, "b");
-  if (addend) detail::expect_addend(p, *addend);
+  if (!addend) return;
+  detail::expect_addend(p, *addend);
+  gpu::check_aligned(addend->data, addend->type, "addend");
 }
 
 }  // namespace
@@ -348,6 +348,7 @@ void matmul(const matrix_product& p, const view& a, const view& b, const view* a
   const gpu::plan made = plan_of(p, a, b, addend, out, workspace_size);
   if (made.steps.empty()) return;
   if (!out) refuse("out: a null pointer");
+  gpu::check_aligned(out, p.out(), "out");
   check_workspace(workspace, workspace_size, made.workspace);
   gpu::run(made, {.workspace = workspace}, where);
 }

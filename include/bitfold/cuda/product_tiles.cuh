@@ -1,6 +1,7 @@
 // Products of matrices by method `fixed` (docs/products.md) in tiles of results: a block makes
 // digits of the elements of its rows and columns a step at a time, multiplies them by the units for
-// integers of 8 bits, and rounds its results. Nothing but operands and results goes through memory.
+// integers of 8 bits, and rounds its results. Beside operands and results there go through memory
+// digits that many tiles need, which products.cuh's kernels make ahead, and sums of parts of rows.
 #pragma once
 
 #include <bitfold/cuda/product_tiles.hpp>

@@ -1,5 +1,5 @@
-// Products of matrices by method `fixed` whose digits a block makes where it multiplies them: what
-// their kernels (product_tiles.cuh) and their plan share.
+// Products of matrices by method `fixed` in tiles of results, whose digits a block makes where it
+// multiplies them, or finds made: what their kernels (product_tiles.cuh) and their plan share.
 #pragma once
 
 #include <bitfold/cuda/products.hpp>

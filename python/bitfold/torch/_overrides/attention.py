@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import _engine
 from .._engine import FLOATS, Uncovered, wide
-from .common import among, covers, fold, heading, parts, together
+from .common import among, composite, covers, fold, heading, parts, together
 from .softmax import _softmax, _softmax_backward
 
 heading("attention")
@@ -195,6 +195,18 @@ def _attend_backward(op: str, method: str, grad_out, query, key, value, dropout_
     for gradient, total in zip(of_others, totals):
         gradient.copy_(total)
     return tuple(gradients)
+
+
+@composite("scaled_dot_product_attention")
+def _attention(own, query, key, value, *others, **named):
+    """torch chooses among its ways by layouts and by whether samples share their keys, too, and these ways have bits of their own. So vectors'
+    elements become neighbours, and batches' extents equal."""
+    given = query, key, value
+    if all(t.layout is torch.strided and not t.is_nested and t.dim() > 1 for t in given):
+        given = tuple(t if t.stride(-1) == 1 else t.clone(memory_format=torch.contiguous_format) for t in given)
+        if all(t.dim() == 4 for t in given) and len(samples := {t.shape[0] for t in given if t.shape[0] != 1}) == 1:
+            given = tuple(t.expand(*samples, -1, -1, -1) for t in given)
+    return own(*given, *others, **named)
 
 
 _FLASH, _EFFICIENT, _CUDNN = (f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn"))
