@@ -102,6 +102,21 @@ struct product_case {
   std::size_t memory = cuda::default_product_memory;
 };
 
+// Of a product as it is planned that way.
+void check_way(const matrix_product& p, const detail::product_layout& l,
+               const detail::addend_layout* added, std::size_t memory, gpu::product_way way,
+               const std::vector<std::byte>& want) {
+  const array_on_gpu out(std::vector<std::byte>(want.size()), p.out());
+  const gpu::plan made =
+      gpu::plan_product({p, l, added, out.at()}, memory, gpu::facts_of_current_device(), way);
+  const array_on_gpu workspace(std::vector<std::byte>(made.workspace), dtype::f64);
+  gpu::run(made, {.workspace = workspace.at()}, nullptr);
+  test::wait_for();
+  INFO(gpu::explain(made, gpu::facts_of_current_device()));
+  test::check_same("out", out.contents(), want);
+  (void)workspace.contents();
+}
+
 void check_product(product_case c, std::uint64_t seed = 1) {
   fill(c.a, c.how, seed);
   fill(c.b, c.how, seed + 1);
@@ -146,15 +161,7 @@ void check_product(product_case c, std::uint64_t seed = 1) {
   if (added) places = detail::layout_of(*added, l, x, y);
   for (const auto way : {gpu::product_way::tiles, gpu::product_way::library}) {
     if (way == gpu::product_way::tiles && is_long) continue;
-    const array_on_gpu own_out(std::vector<std::byte>(n), p.out());
-    const gpu::plan made = gpu::plan_product({p, l, places ? &*places : nullptr, own_out.at()},
-                                             c.memory, gpu::facts_of_current_device(), way);
-    const array_on_gpu own_workspace(std::vector<std::byte>(made.workspace), dtype::f64);
-    gpu::run(made, {.workspace = own_workspace.at()}, nullptr);
-    test::wait_for();
-    INFO(gpu::explain(made, gpu::facts_of_current_device()));
-    test::check_same("out", own_out.contents(), want);
-    (void)own_workspace.contents();
+    check_way(p, l, places ? &*places : nullptr, c.memory, way, want);
   }
 }
 
@@ -172,14 +179,7 @@ void by_each_algorithm(product_case c, void (*take)(std::size_t), std::size_t (*
   for (std::size_t k = 0; k < std::max<std::size_t>(most(), 1); ++k) {
     take(k);
     INFO("algorithm " << k << " of " << most());
-    const array_on_gpu out(std::vector<std::byte>(n), p.out());
-    const gpu::plan made =
-        gpu::plan_product({p, l, nullptr, out.at()}, cuda::default_product_memory,
-                          gpu::facts_of_current_device(), gpu::product_way::library);
-    const array_on_gpu workspace(std::vector<std::byte>(made.workspace), dtype::f64);
-    gpu::run(made, {.workspace = workspace.at()}, nullptr);
-    test::wait_for();
-    test::check_same("out", out.contents(), want);
+    check_way(p, l, nullptr, c.memory, gpu::product_way::library, want);
   }
 }
 
