@@ -58,6 +58,7 @@ TEST_CASE("matmul refuses what it cannot multiply, and writes nothing then") {
   refused({a, a, "--out", a}, "--out");
   refused({a, a, "--out", out, "--method", "tree", "--bits", "20"}, "bits: of method fixed");
   refused({a, a, "--out", out, "--bits", "7"}, "bits: 7");
+  refused({a, a, "--out", out, "--bits", "59"}, "bits: 59 is not from 8 to 58");
   refused({a, a, "--out", out, "--out-dtype", "bf16"}, "bf16");
   CHECK(content(a) == bytes::npy("<f4", "(2, 3)", bytes::of(left)));
 }

@@ -1,4 +1,5 @@
 // bitfold matmul
+#include <limits>
 #include <memory>
 
 #include <fmt/format.h>
@@ -105,7 +106,7 @@ subcommand add_matmul(CLI::App& app) {
                       "of f16, {} of f32, {} of f64)",
                       min_product_bits, max_product_bits, product_bits(dtype::bf16),
                       product_bits(dtype::f16), product_bits(dtype::f32), product_bits(dtype::f64)))
-      ->check(whole_number(max_product_bits));
+      ->check(whole_number(std::numeric_limits<int>::max()));
   command
       ->add_option("--out-dtype", args->out_type, "The type of the result (default: the input's)")
       ->check(CLI::IsMember(dtype_names));

@@ -359,6 +359,7 @@ template <class T, class Out, class Way>
 __device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, double addend) {
   constexpr int words = Way::words;
   if constexpr (is_exact_in_doubles<T, Out, Way>) {
+    static_assert(words == 2 || words == 3);
     const double power = product::scale_factors<double>::power(e);
     std::int64_t upper = static_cast<std::int32_t>(w[words - 1]);
     if constexpr (words == 3)
