@@ -389,7 +389,7 @@ void check_contraction(dtype t, int batch, const vectors& a, const vectors& b, b
 }  // namespace
 
 // By each_algorithm.cpp in the library's place, of which BITFOLD_CUBLASLT says where it is.
-TEST_CASE("products on a GPU have the CPU's bits by each of the library's algorithms",
+TEST_CASE("by each of the library's algorithms products on a GPU have the CPU's bits",
           "[.][algorithms]") {
   void* const library = dlopen(std::getenv("BITFOLD_CUBLASLT"), RTLD_LAZY | RTLD_LOCAL);
   REQUIRE(library);
