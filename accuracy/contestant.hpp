@@ -97,7 +97,8 @@ class contestant {
   /// by the clock.
   virtual std::vector<double> seconds(const array_view& x, std::size_t way, int times);
   /// The calls of run(x, way), or with `as` of run_along, whose kernels may be compiled ahead.
-  virtual std::vector<cuda::request> requests(const array_view&, const matrix*, std::size_t) const {
+  virtual std::vector<cuda::request> requests(const array_view&, const std::optional<matrix>&,
+                                              std::size_t) const {
     return {};
   }
   /// Whether it reduces along an axis too.

@@ -884,8 +884,8 @@ TEST_CASE("a report on a GPU compiles ahead what it runs", "[cuda]") {
   CHECK(who.size() >= 5);
   const array one = repeated(dtype::f16, 1001, 2), rows = repeated(dtype::f16, 4 * 100);
   const matrix as{4, 100, 1};
-  compile_ahead(who, {one.view}, ways::first);
-  compile_ahead({who[0]}, {rows.view}, ways::timed, &as);
+  compile_ahead(who, {{one.view}}, which_ways::first);
+  compile_ahead({who[0]}, {{rows.view, as}}, which_ways::timed);
   const auto compiled = [] {
     const auto counts = gpu::counts_of_loads();
     return counts.compiled + counts.read;

@@ -116,7 +116,7 @@ class on_gpu final : public contestant {
   std::vector<double> seconds(const array_view& x, std::size_t way, int times) override {
     return time_on_device(prepare(x, way).enqueue, times);
   }
-  std::vector<cuda::request> requests(const array_view& x, const matrix* as,
+  std::vector<cuda::request> requests(const array_view& x, const std::optional<matrix>& as,
                                       std::size_t way) const override {
     const reduction& r = *info.promise;
     const bool aligned = x.inputs == 1 || x.n * size_of(x.type) % 16 == 0;  // the second one

@@ -28,10 +28,10 @@ array batch_of(const shape& s, const std::vector<std::byte>& all_rows, std::size
   return array(s.type, std::move(bytes));
 }
 
-std::vector<array_view> views_of(const std::vector<array>& arrays) {
-  std::vector<array_view> views;
-  for (const array& a : arrays) views.push_back(a.view);
-  return views;
+std::vector<to_run> whole(const std::vector<array>& arrays) {
+  std::vector<to_run> all;
+  for (const array& a : arrays) all.push_back({a.view});
+  return all;
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ std::vector<wrong_sum> wrong_sums(contestant& c) {
       arrays.push_back(std::move(a));
     }
   std::vector<wrong_sum> wrong;
-  compile_ahead({&c}, views_of(arrays), ways::all);
+  compile_ahead({&c}, whole(arrays), which_ways::all);
   const auto ways = c.variations();
   for (std::size_t way = 0; way < ways.size(); ++way)
     for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -90,7 +90,7 @@ report_rows run_bits(contestant& c, std::uint64_t seed, int repeats) {
       if (c.suits(a.view)) arrays.push_back(std::move(a));
     }
   if (arrays.empty()) return {};
-  compile_ahead({&c}, views_of(arrays), ways::all);
+  compile_ahead({&c}, whole(arrays), which_ways::all);
   std::vector<scalar> expected;
   if (c.info.promise)
     for (const array& a : arrays) expected.push_back(reference_of(*c.info.promise, a.view));
@@ -150,10 +150,9 @@ report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s
   for (const std::size_t outputs : sizes) batches.push_back(batch_of(s, all_rows, outputs));
   report_rows out;
   const std::string where = fmt::format("batches: {} of {} {}", s.layout(), s.length, name(s.type));
-  for (std::size_t k = 0; k < sizes.size(); ++k) {
-    const matrix as = s.of(sizes[k]);
-    compile_ahead(everyone, {batches[k].view}, ways::timed, &as);
-  }
+  std::vector<to_run> all;
+  for (std::size_t k = 0; k < sizes.size(); ++k) all.push_back({batches[k].view, s.of(sizes[k])});
+  compile_ahead(everyone, all, which_ways::timed);
   attempts attempt(where);
   for (contestant* c : everyone) {
     std::optional<scalar> expected;

@@ -92,7 +92,7 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone,
     if (std::all_of(samples.begin(), samples.end(),
                     [&](const array& a) { return c->suits(a.view); }))
       who.push_back(c);
-  compile_ahead(who, {head}, ways::first);
+  compile_ahead(who, {{head}}, which_ways::first);
   std::vector<truth> truths(samples.size());
   cpu::parallel_for(samples.size(), cpu::max_threads, [&](std::size_t k) {
     truths[k] = truth_of(samples[k].view, who, s.name == "operations");

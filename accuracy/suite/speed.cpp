@@ -79,7 +79,7 @@ report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::si
   std::vector<contestant*> who;
   for (contestant* c : everyone)
     if (c->suits(a.view)) who.push_back(c);
-  compile_ahead(who, {a.view}, ways::timed);
+  compile_ahead(who, {{a.view}}, which_ways::timed);
   read_ceilings ceiling{a.view, everyone, times};
   ceiling.measure();
   report_rows out;
@@ -130,6 +130,7 @@ report_rows run_shape(const std::vector<contestant*>& everyone, const shape& s, 
   const std::size_t outputs = std::max<std::size_t>(s.elements / s.length, 1);
   const array a = repeated(s.type, outputs * s.length);
   const matrix as = s.of(outputs);
+  compile_ahead(everyone, {{a.view, as}}, which_ways::timed);
   read_ceilings ceiling{a.view, everyone, times};
   ceiling.measure();
   timed_rows<shape_row> rows(a.bytes.size());

@@ -95,16 +95,16 @@ void let_others_settle(const std::string& device, const variation& way) {
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
 }
 
-void compile_ahead(const std::vector<contestant*>& who, const std::vector<array_view>& arrays,
-                   ways which, const matrix* as) {
+void compile_ahead(const std::vector<contestant*>& who, const std::vector<to_run>& arrays,
+                   which_ways which) {
   std::vector<cuda::request> all;
   for (const contestant* c : who) {
     const auto variations = c->variations();
-    const std::size_t last = which == ways::first ? 1 : variations.size();
+    const std::size_t last = which == which_ways::first ? 1 : variations.size();
     for (std::size_t way = 0; way < last; ++way)
-      if (which != ways::timed || variations[way].timed)
-        for (const array_view& x : arrays)
-          for (cuda::request& r : c->requests(x, as, way)) all.push_back(std::move(r));
+      if (which != which_ways::timed || variations[way].timed)
+        for (const to_run& one : arrays)
+          for (cuda::request& r : c->requests(one.x, one.as, way)) all.push_back(std::move(r));
   }
   if (!all.empty()) cuda::request::prepare(all);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -129,11 +130,16 @@ std::vector<double> samples_of(const std::string& device, const variation& way, 
   return samples;
 }
 
-enum class ways { first, timed, all };
+/// An array for run, or with a matrix for run_along.
+struct to_run {
+  array_view x;
+  std::optional<matrix> as = {};
+};
+enum class which_ways { first, timed, all };
 /// Compiles what these are to run in these variations, all kernels at once: each run would wait for
-/// its own. `as`: of run_along.
-void compile_ahead(const std::vector<contestant*>& who, const std::vector<array_view>& arrays,
-                   ways which, const matrix* as = nullptr);
+/// its own.
+void compile_ahead(const std::vector<contestant*>& who, const std::vector<to_run>& arrays,
+                   which_ways which);
 
 // Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not
 // fail.

@@ -143,8 +143,7 @@ def numpy_page():
     text = "# In place of NumPy, function by function\n\n"
     text += "This page is made from the docstrings of `bitfold.numpy`. [python.md](../docs/python.md#in-place-of-numpy) says what is NumPy's own.\n\n" + SHARED
     names = [n for n in space.__all__ if n != "linalg"]
-    listed_names = {n: entry(f"bitfold.numpy.{n}", getattr(space, n), 3) for n in names}
-    text += "## The namespace\n\n" + "".join(listed_names.values())
+    text += "## The namespace\n\n" + "".join(entry(f"bitfold.numpy.{n}", getattr(space, n), 3) for n in names)
     return text + "## Linear algebra\n\n" + "".join(listed("bitfold.numpy.linalg", space.linalg, space.linalg.__all__).values())
 
 

@@ -48,8 +48,7 @@ int run(int argc, char** argv) {
       return 0;
     }
     const bool unknown = app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-';
-    const CLI::App* given =
-        unknown || app.get_subcommands().empty() ? &app : app.get_subcommands()[0];
+    const CLI::App* given = app.get_subcommands().empty() ? &app : app.get_subcommands()[0];
     std::vector<std::string> names;
     for (const subcommand& s : subcommands) names.push_back(s.app->get_name());
     throw error(errc::usage, (unknown ? io::printable(argv[1]) + ": there is no such command" +

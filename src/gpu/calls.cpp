@@ -408,9 +408,10 @@ std::string request::explain() const {
   return gpu::explain(of_->plan_for(on), on);
 }
 void request::prepare(std::span<const request> several) {
+  const gpu::device_facts& on = here();
   std::vector<gpu::kernel> all;
   for (const request& r : several)
-    for (gpu::kernel& k : gpu::kernels_of(r.of_->plan_for(here()))) all.push_back(std::move(k));
+    for (gpu::kernel& k : gpu::kernels_of(r.of_->plan_for(on))) all.push_back(std::move(k));
   gpu::prepare(all, gpu::current_device());
 }
 std::size_t request::make_ahead(int major, int minor, const std::string& pack) const {

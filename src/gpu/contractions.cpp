@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "../arguments.hpp"
 #include "launcher.hpp"
 #include "product_tiles.hpp"
 
@@ -56,7 +57,7 @@ gpu::contracted operand_of(const matrix_product& p, const view& x, int batch, in
   const axes along = some_axes(x, batch, batch + vectors),
              elements = some_axes(x, batch + vectors, x.rank);
   if (along.size() * elements.size() > 0 && !x.data) refuse(std::string(name) + ": a null pointer");
-  gpu::check_aligned(x.data, x.type, name);
+  detail::check_aligned(name, x.data, size_of(x.type));
   return {x.type, static_cast<const std::byte*>(x.data), along, elements};
 }
 
@@ -81,7 +82,7 @@ struct asked {
     results = l.results;
     if (!addend) return;
     detail::expect_addend(p, *addend);
-    gpu::check_aligned(addend->data, addend->type, "addend");
+    detail::check_aligned("addend", addend->data, size_of(addend->type));
     const view matrix{p.in(), nullptr, 2, {}, {}};
     added = detail::layout_of(*addend, l, matrix, matrix);
   }
@@ -134,7 +135,7 @@ void contract(const matrix_product& p, const view& a, const view& b, contracted_
   const gpu::plan made = plan_of(asked(p, a, b, axes, addend), out);
   if (made.steps.empty()) return;
   if (!out) refuse("out: a null pointer");
-  gpu::check_aligned(out, p.out(), "out");
+  detail::check_aligned("out", out, size_of(p.out()));
   check_workspace(workspace, workspace_size, made.workspace);
   gpu::run(made, {.workspace = workspace}, where);
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "../arguments.hpp"
 #include "launcher.hpp"
 #include "product_passes.hpp"
 #include "product_tiles.hpp"
@@ -292,7 +293,7 @@ namespace {
 
 void check_operand(const matrix_product& p, const view& x, const char* which) {
   detail::expect_type(p, x, which);
-  gpu::check_aligned(x.data, x.type, which);
+  detail::check_aligned(which, x.data, size_of(x.type));
 }
 
 bool is_fixed(const matrix_product& p) { return !p.method() && is_float(p.in()); }
@@ -321,7 +322,7 @@ void check(const matrix_product& p, const view& a, const view& b, const view* ad
   check_operand(p, b, "b");
   if (!addend) return;
   detail::expect_addend(p, *addend);
-  gpu::check_aligned(addend->data, addend->type, "addend");
+  detail::check_aligned("addend", addend->data, size_of(addend->type));
 }
 
 }  // namespace
@@ -348,7 +349,7 @@ void matmul(const matrix_product& p, const view& a, const view& b, const view* a
   const gpu::plan made = plan_of(p, a, b, addend, out, workspace_size);
   if (made.steps.empty()) return;
   if (!out) refuse("out: a null pointer");
-  gpu::check_aligned(out, p.out(), "out");
+  detail::check_aligned("out", out, size_of(p.out()));
   check_workspace(workspace, workspace_size, made.workspace);
   gpu::run(made, {.workspace = workspace}, where);
 }

@@ -2,19 +2,10 @@
 // by their addresses; the arguments have been checked.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "../products.hpp"
 #include "plan.hpp"
 
 namespace bitfold::gpu {
-
-/// Errors (errc::usage): an address that is no multiple of an element's size.
-inline void check_aligned(const void* p, dtype type, std::string_view argument) {
-  if (reinterpret_cast<std::uintptr_t>(p) % size_of(type))
-    throw error(errc::usage, std::string(argument) + ": not aligned to its elements");
-}
 
 struct product_problem {
   const matrix_product& product;

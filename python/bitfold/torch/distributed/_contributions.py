@@ -437,7 +437,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _again(kind: str, by: Group, tensor: Tensor, op, method: str | None) -> bool:
     """As _all_reduce does it, of a call whose turn it is, where that is known; whether it was done."""
-    known = by.quick.get(_key(kind, tensor, op, method)) if by.quick and isinstance(tensor, Tensor) and _is_plain(tensor) else None
+    known = by.quick.get(_key(kind, tensor, op, method)) if by.quick and _is_plain(tensor) else None
     if known is None or not by.agree_on(known.header, tensor.device):
         return False
     known.links.reduce(known.rule.request(), name_of(tensor.dtype), tensor, tensor.numel(), tensor, False, TENSORS)
