@@ -20,7 +20,7 @@ def geometric_mean(values: list[float]) -> float:
 def _ordered(lines: list[dict], most: int, worst: bool) -> list[str]:
     by_ratio = sorted(gate.ratios(lines).items(), key=lambda item: item[1], reverse=worst)[:most]
     fields = {line["case"]: line for line in lines}
-    rows = ["| case | us | the peer's | times as long |", "|--|--:|--:|--:|"]
+    rows = ["| case | us | the peer's us | times as long |", "|--|--:|--:|--:|"]
     for case, ratio in by_ratio:
         us, peers = (f"{t:.{0 if t >= 100 else 1}f}" for t in (fields[case]["us"], gate.peers_us(fields[case])))
         rows.append(f"| `{case}` | {us} | {peers} | {ratio:.2f} |")
@@ -41,7 +41,7 @@ def subjects(lines: list[dict], most: int = 0) -> list[str]:
     subject_of = {line["case"]: line["subject"] for line in lines}
     for case, ratio in gate.ratios(lines).items():
         groups.setdefault(subject_of[case], {})[case] = ratio
-    rows = ["| subject | cases | longer than 1.1 times | geometric mean | least | most | of |", "|--|--:|--:|--:|--:|--:|--|"]
+    rows = ["| subject | cases | cases longer than 1.1 times | geometric mean, times | least, times | most, times | of |", "|--|--:|--:|--:|--:|--:|--|"]
     for subject, cases in groups.items():
         longest = max(cases, key=cases.get)
         behind = sum(r > 1.1 for r in cases.values())
@@ -53,7 +53,7 @@ def subjects(lines: list[dict], most: int = 0) -> list[str]:
 def reads(lines: list[dict], most: int) -> list[str]:
     """What takes longest beside a read of as many bytes."""
     read = sorted((line["read"], line["case"]) for line in lines if "read" in line)[:most]
-    return ["| case | of the speed of a read |", "|--|--:|", *(f"| `{case}` | {share:.2f} |" for share, case in read)]
+    return ["| case | share of the speed of a read |", "|--|--:|", *(f"| `{case}` | {share:.2f} |" for share, case in read)]
 
 
 TABLES = {"subjects": subjects, "worst": worst, "best": best, "reads": reads}
