@@ -294,6 +294,45 @@ def again(rank: int, size: int) -> None:
     assert right(*here(x[rank])) and work.wait() and bits(late[0]) == bits(wanted)
 
 
+def scatter_again(rank: int, size: int) -> None:
+    """As `again`, of calls that give each rank its part."""
+    n, odd = 960, rank == size - 1
+    x = numbers(F32, size, n * size, seed=1)
+    wanted = over_ranks.reduce_contributions(x, "sum").split(n)
+
+    def right(mine: torch.Tensor, out: torch.Tensor | None = None) -> bool:
+        out = torch.empty(n, device=DEVICE) if out is None else out
+        version = out._version
+        over_ranks.reduce_scatter_tensor(out, mine)
+        return bits(out) == bits(wanted[rank]) and out._version > version
+
+    for _ in range(5):
+        assert right(*here(x[rank]))
+    with _error(over_ranks.Disagreement, "sum of.*max of"):
+        over_ranks.reduce_scatter_tensor(torch.empty(n, device=DEVICE), *here(x[rank]), "max" if odd else "sum")
+    (mine,) = here(x[rank])
+    assert right(mine, mine.split(n)[rank])  # where a part of the input lies
+    (mine,) = here(torch.cat((x[rank][:1], x[rank])))
+    assert right(mine[1:] if odd else mine[1:].clone())
+    assert right(here(x[rank])[0].requires_grad_(odd))
+    for given in (F32, BF16):
+        halves, out = numbers(BF16, size, n * size, seed=2), torch.empty(n, dtype=given, device=DEVICE)
+        for _ in range(2):
+            over_ranks.reduce_scatter_tensor(out, *here(halves[rank]))
+            assert bits(out) == bits(over_ranks.reduce_contributions(halves, dtype=given).split(n)[rank])
+    late = [torch.empty(n, device=DEVICE) for _ in range(3)]
+    work = [over_ranks.reduce_scatter_tensor(out, *here(x[rank]), async_op=True) for out in late]
+    assert right(*here(x[rank])) and all(w.wait() for w in work) and all(bits(out) == bits(wanted[rank]) for out in late)
+    uneven = [n] * size
+    uneven[0], uneven[-1] = n - 4, n + 4
+    with bitfold.torch.deterministic(strict=True):
+        for _ in range(2):
+            for sizes in ([n] * size, uneven):
+                out = torch.empty(sizes[rank], device=DEVICE)
+                dist.reduce_scatter(out, [*here(x[rank])[0].split(sizes)])
+                assert bits(out) == bits(over_ranks.reduce_contributions(x, "sum").split(sizes)[rank])
+
+
 def in_place(rank: int, size: int) -> None:
     """One contribution a rank, as torch.distributed has it; several calls in flight, on two groups."""
     for op, theirs in (("sum", dist.ReduceOp.SUM), ("mean", dist.ReduceOp.AVG), ("max", dist.ReduceOp.MAX)):

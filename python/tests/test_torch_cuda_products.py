@@ -99,6 +99,26 @@ def test_attention(options, dtype):
         assert all(map(same, (y.cpu() for y in found), wanted))
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_any_layout_and_of_shared_keys(causal, dtype):
+    q, k, v, g = (randn(2, 4, 70, 16, dtype=dtype, seed=i) for i in range(4))
+
+    def both(q, k, v, g):
+        q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return [out.detach(), *torch.autograd.grad(out, (q, k, v), g)]
+
+    every_other = lambda x: torch.stack([x, x], -1).flatten(-2)[..., ::2]
+    apart = lambda x: x.transpose(1, 2).contiguous().transpose(1, 2)
+    with deterministic(strict=True):
+        wanted = both(q, k, v, g)
+        for lie in (lambda x: x, every_other, apart):
+            assert all(map(same, (y.cpu() for y in both(*(lie(t.cuda()) for t in (q, k, v, g)))), wanted)), lie
+        shared = F.scaled_dot_product_attention(q.cuda(), k[:1].cuda(), v[:1].cuda(), is_causal=causal).cpu()
+        assert same(shared[1:], F.scaled_dot_product_attention(q[1:], k[:1], v[:1], is_causal=causal))
+
+
 # ---- Models under strict -------------------------------------------------------------------------
 
 

@@ -97,6 +97,7 @@ def test_one_contribution_a_rank_and_several_calls_in_flight(size):
 
 def test_calls_that_were_made_before():
     ranks.run("again", 2)
+    ranks.run("scatter_again", 2)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -72,6 +72,7 @@ def test_norms_of_shards(size):
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_calls_that_were_made_before(size):
     ranks.run("again", size, backend=NCCL)
+    ranks.run("scatter_again", size, backend=NCCL)
 
 
 def test_a_group_of_two_engines():

@@ -229,7 +229,7 @@ def _begun(calls: list[tuple[Callable, Call]], written: list[Tensor], is_async: 
     group, device = calls[0][1].group, calls[0][1].out.device
     if not is_async:
         for make, call in calls:
-            if not quickly(make, call):
+            if not quickly(call):
                 group.run(partial(make, call), device)
         return _work.ended(written)
     future = _work.future_on(device)

@@ -402,13 +402,17 @@ def _written(out: Tensor, results: Tensor) -> None:
         torch.autograd.graph.increment_version(out)
 
 
+def _is_apart(x: Tensor, out: Tensor) -> bool:
+    """Whether no element of `x`, a contiguous tensor, lies in the memory that `out` is a part of."""
+    of_out = out.untyped_storage()
+    begin, end = x.data_ptr(), x.data_ptr() + x.nbytes
+    return end <= of_out.data_ptr() or of_out.data_ptr() + of_out.nbytes() <= begin
+
+
 def _beside(mine: Tensor, out: Tensor) -> Tensor:
     """What may be read while results are written to `out`: that very memory too, but a copy where the two overlap otherwise."""
-    of_out = out.untyped_storage()
-    begin, end = mine.data_ptr(), mine.data_ptr() + mine.numel()
-    apart = end <= of_out.data_ptr() or of_out.data_ptr() + of_out.nbytes() <= begin
-    same = begin == out.data_ptr() and mine.numel() == out.numel() * out.element_size() and out.is_contiguous()
-    return mine if apart or same else mine.clone()
+    same = mine.data_ptr() == out.data_ptr() and mine.nbytes == out.nbytes and out.is_contiguous()
+    return mine if same or _is_apart(mine, out) else mine.clone()
 
 
 def _room(out: Tensor) -> Tensor:
@@ -417,15 +421,18 @@ def _room(out: Tensor) -> Tensor:
 
 
 class _Quick(NamedTuple):
-    """What is known of a call over links, in place, of a plain tensor, when it was done once: an all_reduce, or one that a hook makes."""
+    """What is known of a call over links, of plain tensors, when it was done once: an all_reduce, a reduce_scatter_tensor, or one that a hook makes."""
 
     header: bytes
     rule: Rule
     links: _core.LinkedRanks
+    is_scatter: bool
 
 
-def _key(kind: str, tensor: Tensor, op, method: str | None) -> tuple:
-    return kind, op if isinstance(op, str) else str(op), str(method), tensor.dtype, tensor.numel(), tensor.device
+def _key(call: Call, x: Tensor) -> tuple:
+    op, parts, out = call.op, call.parts, call.out
+    return (call.kind, op if isinstance(op, str) else str(op), str(call.method), parts if isinstance(parts, int) else tuple(parts),
+            x.dtype, x.numel(), x.device, out.dtype, out.numel(), out.device)  # fmt: skip
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -435,44 +442,53 @@ def _is_plain(tensor: Tensor) -> bool:
     return not hidden and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
-def _again(kind: str, by: Group, tensor: Tensor, op, method: str | None) -> bool:
-    """As _all_reduce does it, of a call whose turn it is, where that is known; whether it was done."""
-    known = by.quick.get(_key(kind, tensor, op, method)) if by.quick and _is_plain(tensor) else None
-    if known is None or not by.agree_on(known.header, tensor.device):
+def _only_contribution(call: Call) -> Tensor | None:
+    """Of this rank, a plain tensor, where results go to another one or to that very one."""
+    given, out = call.contributions, call.out
+    if not isinstance(given, list) or len(given) != 1 or call.dtype is not None or not _is_plain(out):
+        return None
+    x = given[0]
+    return x if x is out or (_is_plain(x) and _is_apart(x, out)) else None
+
+
+def _again(call: Call) -> bool:
+    """Of a call whose turn it is, as _all_reduce or _reduce_scatter does it, where that is known; whether it was done."""
+    by, out, x = call.group, call.out, _only_contribution(call) if call.group.quick else None
+    known = by.quick.get(_key(call, x)) if x is not None else None
+    if known is None or not by.agree_on(known.header, out.device):
         return False
-    known.links.reduce(known.rule.request(), name_of(tensor.dtype), tensor, tensor.numel(), tensor, False, TENSORS)
-    torch.autograd.graph.increment_version(tensor)
+    known.links.reduce(known.rule.request(), name_of(x.dtype), x, out.numel(), out, known.is_scatter, TENSORS)
+    torch.autograd.graph.increment_version(out)
     return True
 
 
-def _quickly(by: Group, tensor: Tensor, op, method: str | None) -> bool:
-    """An all_reduce on the current stream, where no call is under way; whether it was done."""
+def quickly(call: Call) -> bool:
+    """On the current stream, of a call that is not asynchronous, where none is under way: whether it was done as one that was made before."""
+    by = call.group
     if not by.quick or not by.is_idle():
         return False
     with by.lock:
-        return _again("all_reduce", by, tensor, op, method)
+        return _again(call)
 
 
-def quickly(make, call: Call) -> bool:
-    """Of a call that is not asynchronous, whether it was done as one that was made before."""
-    return make is _all_reduce and _quickly(call.group, call.out, call.op, call.method)
+def _again_elsewhere(call: Call) -> bool:
+    """_again, on a stream that the tensors were not made on."""
+    if not _again(call):
+        return False
+    for x in {call.out, *call.contributions}:
+        x.record_stream(torch.cuda.current_stream(x.device))
+    return True
 
 
-def _is_alone(call: Call) -> bool:
-    x = call.contributions
-    return isinstance(x, list) and len(x) == 1 and x[0] is call.out and call.dtype is None
-
-
-def _remember(call: Call) -> None:
-    x, quick = call.out, call.group.quick
-    if _is_alone(call) and _is_plain(x) and x.dtype is not torch.bool and len(quick) < _MOST_KNOWN:
+def _remember(call: Call, is_scatter: bool = False) -> None:
+    x, quick = _only_contribution(call), call.group.quick
+    if x is not None and torch.bool not in (x.dtype, call.out.dtype) and len(quick) < _MOST_KNOWN:
         header = call.group.header(*call.describe())
-        quick[_key(call.kind, x, call.op, call.method)] = _Quick(header, call.rule, call.group.links(call.device))
+        quick[_key(call, x)] = _Quick(header, call.rule, call.group.links(call.device), is_scatter)
 
 
 def _all_reduce(call: Call) -> None:
-    if _is_alone(call) and _again(call.kind, call.group, call.out, call.op, call.method):
-        call.out.record_stream(torch.cuda.current_stream(call.out.device))
+    if _again_elsewhere(call):
         return
     # The only contribution of a rank may lie where results go: no result of an element comes before it was sent and read.
     call.agree()
@@ -494,9 +510,13 @@ def _reduce(call: Call) -> None:
 
 
 def _reduce_scatter(call: Call) -> None:
+    if _again_elsewhere(call):
+        return
     call.agree()
     ends, room = [0, *accumulate(call.sizes)], _room(call.out)
-    if not call.go_over_links(room, scatter=True):
+    if call.go_over_links(room, scatter=True):
+        _remember(call, is_scatter=True)
+    else:
         call.reduce([*zip(ends, ends[1:])], room, ends[call.group.rank])
     _written(call.out, room)
 
@@ -520,7 +540,8 @@ def _made(async_op: bool, make, call: Call) -> Work | None:
     device = getattr(call.out, "device", None)
     if async_op:
         return Work(call.group.start(lambda: make(call), device))
-    call.group.run(lambda: make(call), device)
+    if not quickly(call):
+        call.group.run(lambda: make(call), device)
     return None
 
 
@@ -542,8 +563,6 @@ def all_reduce(tensor: Tensor, op="sum", group: dist.ProcessGroup | None = None,
     engine, its timeout among them.
     """  # fmt: skip
     by = group_of(group)
-    if contributions is None and dtype is None and not async_op and _quickly(by, tensor, op, method):
-        return None
     call = Call("all_reduce", by, tensor, op, method, [tensor] if contributions is None else contributions, dtype)
     return _made(async_op, _all_reduce, call)
 
