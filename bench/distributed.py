@@ -168,21 +168,20 @@ def main():
         device, arguments = arguments[1], arguments[2:]
     if device not in ("cpu", "cuda") or len(arguments) not in (1, 2):
         sys.exit(__doc__)
-    cases, of_steps = [], []
-    for ranks in RANKS if device == "cpu" else [r for r in GPU_RANKS if r <= torch.cuda.device_count()]:
-        with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(rank, (ranks, device, folder, f"{folder}/cases"), ranks)
-            for all_of_them, found in zip((cases, of_steps), torch.load(f"{folder}/cases")):
-                all_of_them += found
     fields = {"commit": arguments[1]} if len(arguments) == 2 else {}
     if device == "cuda":
         nccl = ".".join(map(str, torch.cuda.nccl.version()))
         fields |= {"gpu": torch.cuda.get_device_name(), "nccl": nccl, "torch": torch.__version__, "repetitions": GPU_REPETITIONS, "of_repetitions": "median"}
     else:
         fields |= {"cpu": result_lines.cpu(), "threads": 1, "torch": torch.__version__, "repetitions": min(REPETITIONS.values()), "of_repetitions": "fastest"}
-    result_lines.write(arguments[0], result_lines.header("distributed", **fields), cases)
-    if of_steps:
-        result_lines.write(arguments[0].removesuffix(".jsonl") + "-steps.jsonl", result_lines.header("distributed_steps", **fields), of_steps)
+    of_calls, of_steps = (arguments[0], "distributed", []), (arguments[0].removesuffix(".jsonl") + "-steps.jsonl", "distributed_steps", [])
+    for ranks in RANKS if device == "cpu" else [r for r in GPU_RANKS if r <= torch.cuda.device_count()]:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.multiprocessing.spawn(rank, (ranks, device, folder, f"{folder}/cases"), ranks)
+            for (path, name, cases), found in zip((of_calls, of_steps), torch.load(f"{folder}/cases")):
+                cases += found
+                if cases:  # those of fewer ranks stay, whatever happens to the next
+                    result_lines.write(path, result_lines.header(name, **fields), cases)
 
 
 if __name__ == "__main__":
