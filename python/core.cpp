@@ -101,6 +101,10 @@ NB_MODULE(_core, m) {
         "What compiles kernels for GPUs; empty: nothing.");
   m.def("look_for_compiler_at", cuda::look_for_compiler_at, "path"_a, unlocked(),
         "A library of NVRTC to try first.");
+  m.def("compile_by", cuda::compile_by, "command"_a, unlocked(),
+        "The command of processes that compile kernels for this one.");
+  m.def("compile_for_others", cuda::compile_for_others, "library"_a, unlocked(),
+        "What such a process does: the path of NVRTC's library.");
   m.def("look_for_products_at", cuda::look_for_products_at, "path"_a, unlocked(),
         "A library of cuBLASLt to try first.");
   m.def(

@@ -22,6 +22,7 @@
 #include "device_memory.hpp"
 #include "gpu_kernels.hpp"
 
+#include "gpu/compiler_processes.hpp"
 #include "gpu/explain.hpp"
 #include "gpu/kernel_files.hpp"
 #include "gpu/launcher.hpp"
@@ -524,6 +525,54 @@ TEST_CASE("a pack of kernels serves where there is no compiler, or another") {
   CHECK(run_again("[reads]", kernels.path, packed) != 0);
   CHECK_THROWS_AS(asked.make_ahead(4, 2), error);
   CHECK_THROWS_AS(asked.make_ahead(here.major, here.minor, "/dev/null/none"), error);
+}
+
+TEST_CASE("kernels are compiled by other processes, where there are any") {
+  const gpu::device_facts& here = test::this_gpu();
+  const std::vector<reduction> asked{make_reduction(op_id::sum, {}, dtype::f32)};
+  const gpu::kernel k = gpu::kernels_of(plan_of({asked, 600, true})).at(0);
+  const auto made_elsewhere = [&](const gpu::kernel_source& source) {
+    return gpu::compile_elsewhere(source, here.major, here.minor, "");
+  };
+  const gpu::kernel_source source = gpu::source_of(k);
+  CHECK(!made_elsewhere(source));
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"/dev/null/none"},
+                                                  {"/bin/false"},
+                                                  {"/bin/sh", "-c", "head -c 9"}}) {
+    cuda::compile_by(command);
+    CHECK(!made_elsewhere(source));
+  }
+  if (std::thread::hardware_concurrency() > 1) {  // else nobody is asked
+    cuda::compile_by({"/proc/self/exe", "--compile-for-others"});
+    const auto made = made_elsewhere(source);
+    REQUIRE(made);
+    CHECK(made->name == gpu::compile(source, here.major, here.minor).name);
+    CHECK(made->image.size() > 1000);
+    try {
+      (void)made_elsewhere({"no program", "f"});
+      FAIL_CHECK("compiled: no program");
+    } catch (const error& e) {
+      CHECK(e.code() == errc::cuda);
+      CHECK(std::string(e.what()).rfind("nvrtcCompileProgram: ", 0) == 0);
+    }
+    const pid_t child = ::fork();  // which has none of this process's
+    if (child == 0) ::_exit(made_elsewhere(source) ? 0 : 1);
+    int status = 1;
+    ::waitpid(child, &status, 0);
+    CHECK(status == 0);
+    CHECK(made_elsewhere(source)->name == made->name);
+    std::vector<cuda::request> several;
+    for (const dtype t : {dtype::i8, dtype::u8, dtype::i16, dtype::u16}) {
+      const reduction r = make_reduction(op_id::any, {}, t);
+      several.push_back(cuda::request::array({&r, 1}, 600));
+    }
+    cuda::request::prepare(several);
+    const test::device_memory x(std::vector<std::uint16_t>(600, 0)), out(16);
+    cuda::reduce(make_reduction(op_id::any, {}, dtype::u16), x.p, 600, out.p);
+    test::wait_for();
+    CHECK(*out.as<std::uint8_t>() == 0);
+  }
+  cuda::compile_by({});
 }
 
 TEST_CASE("what a call would do is told and prepared without arrays") {

@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   using namespace bitfold;
   while (argc > 1) {
     const std::string_view option = argv[1];
+    if (option == "--compile-for-others") return cuda::compile_for_others(argc > 2 ? argv[2] : "");
     if (option.starts_with("--target=")) {
       const auto t = cpu::parse_target(option.substr(9));
       const auto here = cpu::available_targets();

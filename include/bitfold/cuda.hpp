@@ -39,6 +39,15 @@ std::string compiler();
 /// kernel. Where it cannot be opened, the usual places are tried. Where BITFOLD_NVRTC is set, that
 /// is taken, and nothing else.
 void look_for_compiler_at(const std::string& path);
+/// Where several kernels are compiled at once, all but one of them are made by other processes of
+/// this command, to which the path of NVRTC's library is added: NVRTC makes threads of one process
+/// wait for one another. Called before the first kernel. Each process calls compile_for_others(),
+/// as `bitfold --compile-for-others` does, and ends soon after it was asked last. Where the command
+/// cannot be run, all is compiled here. (The command line and the Python package do this.)
+void compile_by(std::vector<std::string> command);
+/// Compiles what a process that was given compile_by() asks for, over standard input, until it asks
+/// no more. Returns the exit status.
+int compile_for_others(const std::string& library);
 /// The same of cuBLASLt, which multiplies matrices (matmul.hpp): called before the first product.
 /// Where BITFOLD_CUBLASLT is set, that is taken, and nothing else.
 void look_for_products_at(const std::string& path);
@@ -275,7 +284,12 @@ class request {
   /// pack, a folder that BITFOLD_KERNELS names where there is no NVRTC. Needs NVRTC, and no GPU.
   /// Says how many there are. Errors: errc::no_device (no NVRTC, or one that does not know such a
   /// GPU); errc::usage, where one cannot be kept, and why.
-  std::size_t make_ahead(int major, int minor, const std::string& pack = {}) const;
+  std::size_t make_ahead(int major, int minor, const std::string& pack = {}) const {
+    return make_ahead({this, 1}, major, minor, pack);
+  }
+  /// The same for several calls, all their kernels at once.
+  static std::size_t make_ahead(std::span<const request> several, int major, int minor,
+                                const std::string& pack = {});
 
  private:
   struct asked;

@@ -50,7 +50,21 @@ def _find_libraries() -> None:
             look_at(str(found[0]))
 
 
+def _compiler_command() -> list[str]:
+    """Of processes that compile several kernels at once (docs/kernels.md). None where Python is embedded in another program, which cannot be started so."""
+    import os
+    import sys
+
+    code = (
+        "import importlib.util as of, sys; core = of.spec_from_file_location('_core', sys.argv[1]); module = of.module_from_spec(core);"
+        "core.loader.exec_module(module); sys.exit(module.compile_for_others(sys.argv[2]))"
+    )
+    is_python = os.path.basename(sys.executable or "").startswith("python")
+    return [sys.executable, "-I", "-S", "-c", code, _core.__file__] if is_python else []
+
+
 _find_libraries()
+_core.compile_by(_compiler_command())
 __all__ = [
     *_functions,
     "BitsMoved",

@@ -2,6 +2,9 @@
 do not lie at multiples of their size, which it copies."""
 
 import importlib.util
+import os
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -129,7 +132,7 @@ locked = np.ones(4, np.float32)
 locked.flags.writeable = False
 packed = np.zeros(3, [("a", "u1"), ("b", "f4")])["b"]
 # Addresses are what they are said to be; and what takes some is not called.
-not_called = {"Array", "Tensors", "reduce_all_into", "synchronize", "write_files", "look_for_compiler_at"}
+not_called = {"Array", "Tensors", "reduce_all_into", "synchronize", "write_files", "look_for_compiler_at", "compile_by", "compile_for_others"}
 calls = [getattr(_core, name) for name in dir(_core) if name[0] != "_" and name not in not_called and callable(getattr(_core, name))]
 calls += [_core._reference, _core.Array.from_buffer, _core.Array.from_dlpack, _core.Accumulator.from_bytes]
 values = [None, True, 0, 1, 3, -1, 2**63, 1.5, b"", "", "sum", "dot", "max", "exact", "f32", "f64", "bool", "softmax", "layer_norm",
@@ -280,3 +283,16 @@ def test_long_calls_let_other_threads_go_on(make):
         sys.setswitchinterval(interval)
     thread.join()
     assert found
+
+
+def test_a_process_that_compiles_for_others():
+    """It needs nothing but _core, answers with its error, and ends with who asks."""
+    ours, theirs = socket.socketpair()
+    with ours, subprocess.Popen([*bitfold._compiler_command(), ""], stdin=theirs, env={**os.environ, "BITFOLD_NVRTC": "/dev/null/none"}) as process:
+        theirs.close()
+        text = lambda of: struct.pack("Q", len(of)) + of
+        ours.sendall(struct.pack("Q", 4) + b"".join(map(text, (b"void f();", b"f", b"9", b"0"))))
+        answer = ours.recv(1 << 16)
+        ours.close()
+        assert process.wait(60) == 0
+    assert answer.startswith(struct.pack("Q", 3) + text(b"4")) and b"no kernel can be compiled" in answer

@@ -122,16 +122,18 @@ int make(kernels_arguments& args) {
   if (args.method) args.options.methods = {*args.method};
   check_options(ops, args.options);
   const auto [major, minor] = capability_of(args.gpu);
-  std::size_t count = 0;
-  progress bar(0, passing_unless(args.quiet));
+  std::vector<cuda::request> requests;
   for (const std::string& type : args.types) {
     std::vector<reduction> all;
     for (const op_id op : ops)
       all.push_back(reductions_of(op, *parse_dtype(type), args.options).at(0));
-    for (const cuda::request& r : requests_of(all, args)) {
-      const waiting clock(bar, fmt::format("{}, {} kernels so far", type, count));
-      count += r.make_ahead(major, minor, args.pack);
-    }
+    for (cuda::request& r : requests_of(all, args)) requests.push_back(std::move(r));
+  }
+  std::size_t count = 0;
+  progress bar(0, passing_unless(args.quiet));
+  {
+    const waiting clock(bar, "kernels");
+    count = cuda::request::make_ahead(requests, major, minor, args.pack);
   }
   bar.leave();
   write_out(fmt::format("{} kernels for compute capability {} in {}\n", count, args.gpu,

@@ -6,7 +6,9 @@
 #include <exception>
 #include <new>
 #include <sstream>
+#include <string_view>
 
+#include <bitfold/cuda.hpp>
 #include <bitfold/error.hpp>
 
 #include "cli/arguments.hpp"
@@ -71,8 +73,12 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no further
   io::clean_up_on_signals();
   io::survive_shorter_files();
+  constexpr const char* for_others = "--compile-for-others";
   try {
+    if (argc == 3 && std::string_view(argv[1]) == for_others)
+      return cuda::compile_for_others(argv[2]);
     look_for_gpu_libraries();
+    cuda::compile_by({"/proc/self/exe", for_others});
     return run(argc, argv);
   } catch (const error& e) {
     complain(e.what());

@@ -367,6 +367,13 @@ struct request::asked {
   static request by(Plan plan) {
     return request(std::make_shared<const asked>(asked{std::move(plan)}));
   }
+  static std::vector<gpu::kernel> kernels_of(std::span<const request> several,
+                                             const gpu::device_facts& on) {
+    std::vector<gpu::kernel> all;
+    for (const request& r : several)
+      for (gpu::kernel& k : gpu::kernels_of(r.of_->plan_for(on))) all.push_back(std::move(k));
+    return all;
+  }
 };
 
 request request::array(std::span<const reduction> all, std::size_t n, bool aligned,
@@ -408,15 +415,12 @@ std::string request::explain() const {
   return gpu::explain(of_->plan_for(on), on);
 }
 void request::prepare(std::span<const request> several) {
-  const gpu::device_facts& on = here();
-  std::vector<gpu::kernel> all;
-  for (const request& r : several)
-    for (gpu::kernel& k : gpu::kernels_of(r.of_->plan_for(on))) all.push_back(std::move(k));
-  gpu::prepare(all, gpu::current_device());
+  gpu::prepare(asked::kernels_of(several, here()), gpu::current_device());
 }
-std::size_t request::make_ahead(int major, int minor, const std::string& pack) const {
+std::size_t request::make_ahead(std::span<const request> several, int major, int minor,
+                                const std::string& pack) {
   const gpu::capability of{major, minor};
-  const auto kernels = gpu::kernels_of(of_->plan_for(gpu::facts_of(of)));
+  const std::vector<gpu::kernel> kernels = asked::kernels_of(several, gpu::facts_of(of));
   if (pack.empty()) return gpu::make_ahead(kernels, of, nullptr);
   const gpu::kernel_files files(pack);
   return gpu::make_ahead(kernels, of, &files);

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bitfold/error.hpp>
 #include <cstdlib>
 #include <vector>
 
+#include "compiler_processes.hpp"
 #include "headers.hpp"
 #include "kernel_files.hpp"
 #include "shared_library.hpp"
@@ -217,8 +219,9 @@ int target_for(const compiler& c, int major, int minor) {
 
 }  // namespace
 
-machine_code compile(const kernel_source& source, int major, int minor) {
-  const compiler& c = the_compiler();
+namespace {
+
+machine_code compile_here(const compiler& c, const kernel_source& source, int major, int minor) {
   const std::string target = std::to_string(target_for(c, major, minor));
   const running_program p(c, source);
   p.check(c.nvrtcAddNameExpression(p, source.expression.c_str()), "nvrtcAddNameExpression");
@@ -235,6 +238,21 @@ machine_code compile(const kernel_source& source, int major, int minor) {
   made.image.resize(size);
   p.check(c.nvrtcGetCUBIN(p, made.image.data()), "nvrtcGetCUBIN");
   return made;
+}
+
+}  // namespace
+
+machine_code compile(const kernel_source& source, int major, int minor) {
+  static std::atomic<int> here{0};
+  struct counted {
+    counted() { ++here; }
+    ~counted() { --here; }
+  };
+  const compiler& c = the_compiler();
+  if (here > 0)
+    if (auto made = compile_elsewhere(source, major, minor, path_of(c))) return *std::move(made);
+  const counted one;
+  return compile_here(c, source, major, minor);
 }
 
 }  // namespace bitfold::gpu
