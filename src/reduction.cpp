@@ -88,6 +88,17 @@ std::string why_no_out(op_id op, dtype in, dtype out) {
 reduction make_reduction(op_id op, std::optional<method_id> method, dtype in,
                          std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
   const auto refuse = [](const std::string& why) { throw error(errc::usage, why); };
+  // An enumeration may hold any number, as of a cast.
+  const auto check_known = [&](const char* argument, auto id, const auto& all) {
+    const auto number = static_cast<std::size_t>(id);
+    if (number >= all.size())
+      refuse(argument + (": " + std::to_string(number)) + " is none of bitfold's");
+  };
+  check_known("op", op, all_ops);
+  if (method) check_known("method", *method, all_methods);
+  check_known("in", in, all_dtypes);
+  check_known("acc", acc.value_or(in), all_dtypes);
+  check_known("out dtype", out.value_or(in), all_dtypes);
   if (method && !takes(op, *method)) refuse(why_no_method(op, *method));
   if (ddof != 0 && !takes_ddof(op)) refuse("ddof: " + text(name(op)) + " takes none");
   if (ddof < 0) refuse("ddof: " + std::to_string(ddof) + " is negative");

@@ -13,6 +13,9 @@ namespace {
 }
 
 void check(const view& v, const char* name) {
+  if (static_cast<std::size_t>(v.type) >= all_dtypes.size())
+    refuse(std::string(name) + ".type",
+           std::to_string(static_cast<int>(v.type)) + " is none of bitfold's");
   if (v.rank < 0 || v.rank > max_axes)
     refuse(std::string(name) + ".rank",
            std::to_string(v.rank) + " is not from 0 to " + std::to_string(max_axes));

@@ -49,6 +49,11 @@ void check_refusals(const Engine& by) {
   refused("axis: -1 of an array of 3 axes", [&] { one(x, {-1}); });
   refused("axis: 1 is given twice", [&] { one(x, {1, 0, 1}); });
   refused("out: null pointer", [&] { by.reduce(sum, x, nullptr, {1}, nullptr); });
+  refused("x.type: 99 is none of bitfold's", [&] {
+    view v = x;
+    v.type = static_cast<dtype>(99);
+    one(v, {0});
+  });
   refused("x.rank: 9", [&] {
     view v = x;
     v.rank = 9;

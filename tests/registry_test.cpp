@@ -140,3 +140,12 @@ TEST_CASE("registry: accumulators and results, by types") {
     CHECK(takes_ddof(op) == (op == op_id::var || op == op_id::std));
   }
 }
+
+TEST_CASE("registry: numbers that name nothing are refused by their argument") {
+  const auto t = dtype::f32, none = static_cast<dtype>(all_dtypes.size());
+  CHECK(make(static_cast<op_id>(all_ops.size()), {}, t).refused == "op");
+  CHECK(make(op_id::sum, static_cast<method_id>(all_methods.size()), t).refused == "method");
+  CHECK(make(op_id::sum, {}, none).refused == "in");
+  CHECK(make(op_id::sum, {}, t, none).refused == "acc");
+  CHECK(make(op_id::sum, {}, t, {}, none).refused == "out dtype");
+}

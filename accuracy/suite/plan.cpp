@@ -12,7 +12,8 @@ namespace {
 
 // Where a report would show every method it leaves two out, whose engines are those of others.
 bool has_shown_method(const contestant_info& i) {
-  const auto method = i.promise ? i.promise->method() : std::nullopt;
+  if (!i.promise) return true;
+  const std::optional<method_id> method = i.promise->method();
   return method != method_id::pairwise && method != method_id::sequential;
 }
 bool is_shown(const contestant_info& i) { return i.op == op_id::sum || has_shown_method(i); }

@@ -151,6 +151,8 @@ def _named(arrays: Any) -> dict[str, Any]:
     for name in named:
         if not isinstance(name, str):
             raise TypeError(f"arrays: {name!r} is no name")
+        if isinstance(named[name], Mapping):
+            raise TypeError(f"arrays: {name!r} is a mapping, where an array is expected: name each of its arrays")
     return named
 
 

@@ -598,6 +598,12 @@ def test_a_golden_file_of_two_inputs(tmp_path):
         bitfold.check(golden, np.float32([1, 2, 3]))
 
 
+def test_record_says_that_mappings_lie_in_mappings(tmp_path):
+    with pytest.raises(TypeError, match="arrays: 'model' is a mapping"):
+        bitfold.record(tmp_path / "golden.json", {"model": {"weight": np.ones(3)}})
+    assert not list(tmp_path.iterdir())
+
+
 def test_record_keeps_a_link(tmp_path):
     (tmp_path / "there").mkdir()
     link = tmp_path / "golden.json"

@@ -134,12 +134,13 @@ file_format format_to_read(const std::filesystem::path& path, const file_start& 
 
 void check_type(const std::string& name, element_type type, const read_options& options) {
   if (!options.type || options.recorded || type == *options.type) return;
-  throw error(errc::usage,
-              fmt::format("dtype: {}, not the {} of --dtype, which is for raw files; --acc and "
-                          "--out-dtype choose what to add in and the result's type",
-                          (name.empty() ? "" : "tensor " + in_quotes(name) + " is ") +
-                              std::string(io::name(type)),
-                          io::name(*options.type)));
+  throw error(
+      errc::usage,
+      fmt::format(
+          "dtype: {}, not the {} of --dtype, which is for raw files; an accumulator "
+          "and a result's type have options of their own",
+          (name.empty() ? "" : "tensor " + in_quotes(name) + " is ") + std::string(io::name(type)),
+          io::name(*options.type)));
 }
 
 std::uint64_t raw_count(std::uint64_t bytes, element_type type) {
