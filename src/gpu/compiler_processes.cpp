@@ -4,9 +4,11 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bitfold/cuda.hpp>
 #include <bitfold/error.hpp>
 #include <cerrno>
@@ -24,7 +26,8 @@ namespace bitfold::gpu {
 namespace {
 
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
-constexpr int idle_milliseconds = 20'000;  // after which a process ends
+constexpr int idle_milliseconds = 20'000;   // after which a process ends
+constexpr std::size_t most_processes = 16;  // each takes some 100 MB
 
 // ---- Messages: texts, each behind its length ----------------------------------------------------
 
@@ -96,7 +99,6 @@ std::optional<served> start(const std::vector<std::string>& command) {
   ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   // Whoever waits for the end of this process's output does not wait for the others'.
   ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
   pid_t process = 0;
   const int failed =
       ::posix_spawnp(&process, arguments[0], &files, nullptr, arguments.data(), environ);
@@ -128,7 +130,7 @@ pool& the_pool() {
   return all;
 }
 
-// One that nobody asks; as many as there are processors beside the caller's.
+// One that nobody asks, of as many as there are processors beside the caller's.
 std::optional<served> take(const std::string& library) {
   pool& all = the_pool();
   const std::lock_guard lock(all.guard);
@@ -139,7 +141,9 @@ std::optional<served> take(const std::string& library) {
     all.busy = 0;
     all.owner = ::getpid();
   }
-  if (all.busy + 1 >= std::thread::hardware_concurrency()) return {};
+  if (all.busy + 1 >=
+      std::min<std::size_t>(std::thread::hardware_concurrency(), most_processes + 1))
+    return {};
   // Those that ended, as nobody asked them for some time.
   std::erase_if(all.idle, [](const served& one) {
     const bool ended = ::waitpid(one.process, nullptr, WNOHANG) != 0;
@@ -198,6 +202,9 @@ void compile_by(std::vector<std::string> command) {
 
 int compile_for_others(const std::string& library) {
   std::signal(SIGINT, SIG_IGN);  // it ends with the process that asks
+#ifdef SYS_close_range
+  ::syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);  // what that one had open
+#endif
   look_for_compiler_at(library);
   pollfd from{STDIN_FILENO, POLLIN, 0};
   while (::poll(&from, 1, gpu::idle_milliseconds) > 0) {
