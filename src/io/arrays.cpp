@@ -137,8 +137,8 @@ void check_type(const std::string& name, element_type type, const read_options& 
   throw error(
       errc::usage,
       fmt::format(
-          "dtype: {}, not the {} of --dtype, which is for raw files; an accumulator "
-          "and a result's type have options of their own",
+          "dtype: {}, not the {} of --dtype, which is for raw files; --acc and "
+          "--out-dtype, where a command has them, choose what to add in and the result's type",
           (name.empty() ? "" : "tensor " + in_quotes(name) + " is ") + std::string(io::name(type)),
           io::name(*options.type)));
 }
