@@ -217,10 +217,6 @@ int target_for(const compiler& c, int major, int minor) {
   return best;
 }
 
-}  // namespace
-
-namespace {
-
 machine_code compile_here(const compiler& c, const kernel_source& source, int major, int minor) {
   const std::string target = std::to_string(target_for(c, major, minor));
   const running_program p(c, source);
