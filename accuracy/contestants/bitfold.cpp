@@ -119,7 +119,8 @@ class on_gpu final : public contestant {
   std::vector<cuda::request> requests(const array_view& x, const std::optional<matrix>& as,
                                       std::size_t way) const override {
     const reduction& r = *info.promise;
-    const bool aligned = x.inputs == 1 || x.n * size_of(x.type) % 16 == 0;  // the second one
+    // The second array lies behind the first, wherever that ends.
+    const bool aligned = bitfold::info(r.op()).inputs == 1 || x.n * size_of(x.type) % 16 == 0;
     if (!as) return {cuda::request::array({&r, 1}, x.n, aligned, ways_[way])};
     const int axis = as->axis;
     return {cuda::request::axes({&r, 1}, view_of(x, *as), nullptr, {&axis, 1}, ways_[way])};

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -108,14 +110,17 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone,
         measure(*who[c], samples[k].view, truths[k], k == 0,
                 fmt::format("{}, seed {}", array_name, seed + k), tallies[c], out.findings);
       });
-  if (s.timed)
+  if (s.timed) {
+    std::string_view spinning;  // a library whose threads may
     for (std::size_t c = 0; c < who.size(); ++c)
       attempt(*who[c], [&] {
-        let_others_settle(who[c]->info.device, who[c]->variations()[0]);
+        if (who[c]->info.family != std::exchange(spinning, who[c]->info.family))
+          let_others_settle(who[c]->info.device, who[c]->variations()[0]);
         who[c]->seconds(head, 0, 3);  // threads that slept take several runs to be all awake
         tallies[c].gbps = static_cast<double>(head.n * size_of(s.type)) /
                           median(who[c]->seconds(head, 0, 5)) * 1e-9;
       });
+  }
   for (int p = 0; p < s.permutations; ++p) {
     const array other(s.type, shuffled(head, seed + 1000 + static_cast<std::uint64_t>(p)));
     for (std::size_t c = 0; c < who.size(); ++c)
