@@ -1,6 +1,7 @@
 // What is to be done.
 #include <array>
 #include <cmath>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -107,11 +108,14 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
            [a = a](std::uint64_t) { return std::vector<std::byte>(a.data, a.data + a.bytes()); }, 1,
            o.full ? 8 : 4, true},
           a.count, sums);
+  const auto bits = std::make_shared<bits_of_many>();
   for (const auto& c : who.list)
-    if (c->info.main && is_shown(c->info))
-      add("bits/" + c->info.id, "bits: " + c->info.id,
-          static_cast<double>(c->variations().size()) * 4e5,
-          [c = c.get(), seed = o.seed, full = o.full] { return run_bits(*c, seed, full ? 5 : 2); });
+    if (c->info.main && is_shown(c->info)) bits->who.push_back(c.get());
+  for (std::size_t k = 0; k < bits->who.size(); ++k) {
+    const contestant& c = *bits->who[k];
+    add("bits/" + c.info.id, "bits: " + c.info.id, static_cast<double>(c.variations().size()) * 4e5,
+        [=, seed = o.seed, full = o.full] { return run_bits(*bits, k, seed, full ? 5 : 2); });
+  }
   std::vector<int> powers =
       o.full ? std::vector{10, 12, 14, 16, 18, 20, 22, 24, 26} : std::vector{10, 14, 18, 22, 24};
   const auto add_speed = [&](dtype t, int power, chosen* takes_part, int inputs, const char* what) {

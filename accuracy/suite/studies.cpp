@@ -95,17 +95,20 @@ void let_others_settle(const std::string& device, const variation& way) {
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
 }
 
+void add_requests(std::vector<cuda::request>& to, const contestant& c,
+                  const std::vector<to_run>& arrays, which_ways which) {
+  const auto variations = c.variations();
+  const std::size_t last = which == which_ways::first ? 1 : variations.size();
+  for (std::size_t way = 0; way < last; ++way)
+    if (which != which_ways::timed || variations[way].timed)
+      for (const to_run& one : arrays)
+        for (cuda::request& r : c.requests(one.x, one.as, way)) to.push_back(std::move(r));
+}
+
 void compile_ahead(const std::vector<contestant*>& who, const std::vector<to_run>& arrays,
                    which_ways which) {
   std::vector<cuda::request> all;
-  for (const contestant* c : who) {
-    const auto variations = c->variations();
-    const std::size_t last = which == which_ways::first ? 1 : variations.size();
-    for (std::size_t way = 0; way < last; ++way)
-      if (which != which_ways::timed || variations[way].timed)
-        for (const to_run& one : arrays)
-          for (cuda::request& r : c->requests(one.x, one.as, way)) all.push_back(std::move(r));
-  }
+  for (const contestant* c : who) add_requests(all, *c, arrays, which);
   if (!all.empty()) cuda::request::prepare(all);
 }
 

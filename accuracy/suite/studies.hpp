@@ -136,6 +136,9 @@ struct to_run {
   std::optional<matrix> as = {};
 };
 enum class which_ways { first, timed, all };
+/// Adds c's calls of these arrays, whose elements are not read, in these variations.
+void add_requests(std::vector<cuda::request>& to, const contestant& c,
+                  const std::vector<to_run>& arrays, which_ways which);
 /// Compiles what these are to run in these variations, all kernels at once: each run would wait for
 /// its own.
 void compile_ahead(const std::vector<contestant*>& who, const std::vector<to_run>& arrays,
@@ -189,7 +192,12 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone, 
 report_rows run_integers(contestant& c);
 
 /// Sameness of bits.
-report_rows run_bits(contestant& c, std::uint64_t seed, int repeats);
+/// Whose bits are looked at, each in a unit of its own.
+struct bits_of_many {
+  std::vector<contestant*> who;
+  std::size_t compiled = 0;  ///< those before this one, ahead of their turn
+};
+report_rows run_bits(bits_of_many& all, std::size_t which, std::uint64_t seed, int repeats);
 
 report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs,
                       bool full);
