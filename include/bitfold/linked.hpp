@@ -58,7 +58,7 @@ class linked_ranks {
   /// How calls are shared out. It moves no bit; all ranks have the same.
   struct shape {
     std::size_t at_once = 256 << 10;  ///< bytes up to which every rank reads all, and folds all
-    int blocks = 64;                  ///< at most, up to 64
+    int blocks = 128;                 ///< at most, up to 128
     int packets = 4096;  ///< of 16 bytes, that a block takes of a share at once: as many at most,
                          ///< of more than 2 ranks 2048, of more than 4 1024
   };

@@ -199,7 +199,7 @@ struct linked {
 
 // Every rank folds all elements, which are one share.
 template <class By, int Ranks, int N>
-__global__ void __launch_bounds__(threads_on_links)
+__global__ void __launch_bounds__(threads_on_links, blocks_together)
     reduce_linked_at_once(const __grid_constant__ linked_call of, const typename By::element* x,
                           typename By::result* out) {
   meeting<Ranks> others(of);
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(threads_on_links)
 // Every rank folds its share of the elements. Gather: and all get the results of all, else each has
 // those of its own share.
 template <class By, int Ranks, int N, bool Gather>
-__global__ void __launch_bounds__(threads_on_links)
+__global__ void __launch_bounds__(threads_on_links, blocks_together)
     reduce_linked_shares(const __grid_constant__ linked_call of, const typename By::element* x,
                          typename By::result* out) {
   using Out = typename By::result;

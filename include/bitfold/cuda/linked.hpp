@@ -7,10 +7,11 @@
 namespace bitfold::cuda {
 
 inline constexpr int most_linked = 8;
-inline constexpr int threads_on_links = 512;
-/// Half of a large GPU's, so that calls of two groups are there together, in whatever order. They
-/// suffice for links: each thread has several loads under way.
-inline constexpr int most_blocks_on_links = 64;
+/// A multiprocessor has two blocks, of which one reads while the other waits for its fellows.
+inline constexpr int threads_on_links = 256, blocks_together = 2;
+/// On half of a large GPU's multiprocessors, so that calls of two groups are there together, in
+/// whatever order. They suffice for links: each thread has several loads under way.
+inline constexpr int most_blocks_on_links = 128;
 
 // First of all flags, of each block one by each rank, which that rank sets; then how often each
 // block has met the others; then two slots, which steps take in turn.
