@@ -296,16 +296,17 @@ nb::object scatter_plain(const tensors& of, nb::handle op_given, nb::handle meth
   return made.object;
 }
 
-// On a GPU: rows of x, or those that `list` names, each times its weight, put together by their
-// keys, or in segments between offsets; onto zeros. Of op max of floats also the numbers of the
-// rows that results come from, if they are wanted.
+// Rows of x, or those that `list` names, each times its weight, put together by their keys, or in
+// segments between offsets; onto zeros. Of op max of floats, on a GPU, also the numbers of the rows
+// that results come from, if they are wanted.
 nb::object scatter_rows(const tensors& of, nb::handle op_given, nb::handle method_given,
                         nb::handle x_given, nb::handle list_given, nb::handle weights_given,
                         nb::handle keys_given, nb::handle offsets_given, std::size_t places,
                         bool wants_largest) {
   const auto x = of.plain(x_given);
-  if (!x || !x->on_gpu() || x->where.rank != 2 || !x->is_row_major() || x->type.is_bool)
-    refuse("x: expected rows on a GPU, one behind the other");
+  if (!x || x->where.rank != 2 || !x->is_row_major() || x->type.is_bool)
+    refuse("x: expected rows, one behind the other");
+  if (wants_largest && !x->on_gpu()) refuse("largest: of rows on a GPU alone");
   const auto in_a_row = [&](const char* argument, nb::handle given, element_type type,
                             std::size_t n) -> const void* {
     if (given.is_none()) return nullptr;
@@ -344,7 +345,7 @@ nb::object scatter_rows(const tensors& of, nb::handle op_given, nb::handle metho
                              static_cast<std::int64_t*>(largest.address), nullptr, w.address,
                              w.size, where);
         },
-        [](const cpu::options&) {});
+        [&](const cpu::options& opts) { cpu::scatter_rows(how, rows, to, out.address, opts); });
   });
   return wants_largest ? nb::object(nb::make_tuple(out.object, largest.object)) : out.object;
 }

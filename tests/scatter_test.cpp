@@ -325,3 +325,119 @@ TEST_CASE("scatter: mistakes are errors, and in place nothing is written") {
                  one, out.data());
   });
 }
+
+namespace {
+
+// What `places` have of rows that a list names, times weights, as scatter.hpp says it.
+template <class T>
+std::vector<std::byte> rows_by_the_book(const scattering& how, const listed_rows& x,
+                                        const std::vector<std::vector<std::size_t>>& places) {
+  using A = std::conditional_t<
+      std::is_integral_v<T>, T,
+      std::conditional_t<std::is_same_v<T, double>, double, float>>;  // in which is computed
+  const auto* const from = static_cast<const T*>(x.x);
+  const auto* const weights = static_cast<const T*>(x.weights);
+  std::vector<std::byte> out;
+  for (const auto& rows : places)
+    for (std::size_t c = 0; c < x.n; ++c) {
+      std::vector<A> elements;
+      for (const std::size_t i : rows) {
+        const std::size_t row = x.list ? static_cast<std::size_t>(x.list[i]) : i;
+        if constexpr (std::is_integral_v<T>)
+          elements.push_back(from[row * x.n + c]);
+        else
+          elements.push_back(arith::mul(arith::widen<A>(from[row * x.n + c]),
+                                        weights ? arith::widen<A>(weights[i]) : A{1}));
+      }
+      T result{};
+      if constexpr (std::is_integral_v<T>) {
+        if (!rows.empty()) result = result_of<A>(how, elements, nullptr);
+      } else if (!rows.empty()) {
+        result = arith::round_to<T>(result_of<A>(how, elements, nullptr));
+      }
+      const auto* const bytes = reinterpret_cast<const std::byte*>(&result);
+      out.insert(out.end(), bytes, bytes + sizeof result);
+    }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("scatter: rows of a list, with weights, by keys and between offsets") {
+  test::random_bits next{7};
+  for (const dtype type : {dtype::f16, dtype::f32, dtype::f64, dtype::i32})
+    for (scattering how : all_scatterings(type)) {
+      if (how.with_base) continue;
+      const bool weighs = is_float(type) && (how.op == op_id::sum || how.op == op_id::mean);
+      const std::size_t count = 90 + next() % 200, rows = 40, n = next() % 2 ? 37 : 3, places = 9;
+      const auto x = test::make_data(type, next() % 3 ? test::kind::near_one : test::kind::special,
+                                     rows * n, next());
+      const auto weights = test::make_data(type, test::kind::near_one, count, next());
+      std::vector<std::int64_t> list(count), keys(count), offsets(places + 1);
+      for (auto& row : list) row = static_cast<std::int64_t>(next() % rows);
+      for (auto& key : keys) {  // one place has very many, one nothing
+        key = static_cast<std::int64_t>(next() % 2 ? 4 : next() % (places - 1));
+        if (how.leaves_out && next() % 5 == 0) key = next() % 2 ? -1 : std::int64_t{places};
+      }
+      for (auto& offset : offsets) offset = static_cast<std::int64_t>(next() % count);
+      std::sort(offsets.begin(), offsets.end());
+      offsets[0] = 0, offsets[3] = offsets[2];
+      for (const bool with_keys : {true, false})
+        for (const bool weighted : {false, true}) {
+          if (weighted && !weighs) continue;
+          const listed_rows of{type,     count,       n,
+                               x.data(), list.data(), weighted ? weights.data() : nullptr};
+          std::vector<std::vector<std::size_t>> all(places);
+          for (std::size_t i = 0; i < count; ++i)
+            if (with_keys) {
+              if (keys[i] >= 0 && keys[i] < std::int64_t{places})
+                all[static_cast<std::size_t>(keys[i])].push_back(i);
+            } else {
+              for (std::size_t k = 0; k < places; ++k)
+                if (offsets[k] <= std::int64_t(i) && std::int64_t(i) < offsets[k + 1])
+                  all[k].push_back(i);
+            }
+          const auto want = visit(type, [&]<class T>(std::type_identity<T>) {
+            return rows_by_the_book<T>(how, of, all);
+          });
+          for (const int threads : {1, 3}) {
+            std::vector<std::byte> out(want.size(), std::byte{0xab});
+            cpu::scatter_rows(
+                how, of,
+                {places, with_keys ? keys.data() : nullptr, with_keys ? nullptr : offsets.data()},
+                out.data(), {.threads = threads, .target = forced_target});
+            INFO(name(how.op) << " " << name(how.method) << " of " << name(type) << ", rows of "
+                              << n << (with_keys ? ", keys" : ", offsets")
+                              << (weighted ? ", weights, " : ", ") << threads << " threads");
+            CHECK((out == want));
+          }
+        }
+    }
+}
+
+TEST_CASE("scatter: mistakes of rows are errors") {
+  const std::vector<float> x(6, 1);
+  const std::vector<std::int64_t> keys{0, 2, 1}, up{0, 2, 3}, down{0, 2, 1}, late{1, 2, 3},
+      far{0, 2, 4};
+  std::vector<float> out(4, 7);
+  const listed_rows rows{dtype::f32, 3, 2, x.data()};
+  const scattering sum{.with_base = false};
+  const auto refused = [&](const std::string& start, const scattering& how, const listed_rows& of,
+                           const places_of_rows& to) {
+    test::check_refused(
+        start, [&] { cpu::scatter_rows(how, of, to, out.data()); },
+        [&] { return out == std::vector<float>(4, 7); });
+  };
+  refused("how: ", {}, rows, {2, nullptr, up.data()});
+  refused("keys: ", sum, rows, {2, keys.data(), up.data()});
+  refused("keys: ", sum, rows, {2, nullptr, nullptr});
+  refused("keys: ", sum, rows, {2, keys.data(), nullptr});
+  for (const auto& wrong : {down, late, far})
+    refused("offsets: ", sum, rows, {2, nullptr, wrong.data()});
+  const listed_rows weighted{dtype::f32, 3, 2, x.data(), nullptr, x.data()};
+  refused("weights: ", {.op = op_id::max, .with_base = false}, weighted, {2, nullptr, up.data()});
+  refused("op: var", {.op = op_id::var, .with_base = false}, rows, {2, nullptr, up.data()});
+  CHECK_THROWS_AS(cpu::scatter_rows(sum, rows, {2, nullptr, up.data()}, nullptr), error);
+  cpu::scatter_rows(sum, rows, {2, nullptr, up.data()}, out.data());
+  CHECK(out == std::vector<float>{2, 2, 1, 1});
+}

@@ -23,23 +23,6 @@ struct scattering {
   bool leaves_out = false;             ///< a key that names no place: left out, or an error
 };
 
-namespace cpu {
-
-/// Puts each element of x to the place along `axis` that its key names. A mean is the sum divided,
-/// of integers rounded down.
-/// x: elements at addresses aligned to themselves.
-/// keys: of i64 and of x's shape: places along the axis, counted from 0.
-/// base: what lay there, of x's type and as many axes: along `axis` it has as many places as it
-/// likes, along the others at least as many as x. Without data it is zeros, which do not count.
-/// out: laid out as base, and may be the same; a place that nothing goes to is as in base.
-/// Errors (errc::usage, naming the argument): what is said here; a key that names no place (then
-/// some of `out` may be written, unless it is base); 2^32 - 1 elements or places along the axis, or
-/// more.
-void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
-             void* out, const options& opts = {});
-
-}  // namespace cpu
-
 /// Rows of n elements, one behind the other: `count` of x, or, where there is a list, those that it
 /// names, each times its weight where there are some, rounded to the type in which is computed.
 struct listed_rows {
@@ -55,6 +38,32 @@ struct places_of_rows {
   std::size_t count;
   const std::int64_t *keys, *offsets;  ///< one of them is null
 };
+
+namespace cpu {
+
+/// Puts each element of x to the place along `axis` that its key names. A mean is the sum divided,
+/// of integers rounded down.
+/// x: elements at addresses aligned to themselves.
+/// keys: of i64 and of x's shape: places along the axis, counted from 0.
+/// base: what lay there, of x's type and as many axes: along `axis` it has as many places as it
+/// likes, along the others at least as many as x. Without data it is zeros, which do not count.
+/// out: laid out as base, and may be the same; a place that nothing goes to is as in base.
+/// Errors (errc::usage, naming the argument): what is said here; a key that names no place (then
+/// some of `out` may be written, unless it is base); 2^32 - 1 elements or places along the axis, or
+/// more.
+void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
+             void* out, const options& opts = {});
+
+/// The same of rows, whose places have nothing (how.with_base is false). The numbers of a list are
+/// not looked at.
+/// out: as many rows of x's type as there are places, one behind the other; zeros where nothing
+/// goes.
+/// Errors (errc::usage, naming the argument): those of scatter; weights of another operation than
+/// sum and mean, or of integers; keys and offsets, or neither; offsets that do not go up from 0.
+void scatter_rows(const scattering& how, const listed_rows& x, const places_of_rows& to, void* out,
+                  const options& opts = {});
+
+}  // namespace cpu
 
 namespace cuda {
 /// The same in device memory, where x and base lie in a row, each. Does not allocate or

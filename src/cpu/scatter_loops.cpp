@@ -156,28 +156,42 @@ struct divide_loop {
   }
 };
 
-// A binary counter of rows.
+// A binary counter of rows, four at a time and then one by one.
 template <class E, class Join>
 struct fold_pairs_loop {
   static constexpr std::size_t width = scatter_loops::row_width;
   [[gnu::always_inline]] static void run(const void* const* rows, std::size_t n,
                                          std::size_t columns, void* to) {
     for (std::size_t c = 0; c < columns; c += width) {
-      E pending[std::bit_width(unsigned{order::lanes})][width];
-      std::size_t depth = 1;
-      std::copy_n(static_cast<const E*>(rows[0]) + c, width, pending[0]);
+      E pending[std::bit_width(unsigned{order::lanes})][width], x[width];
+      std::size_t depth = 0;
+      const auto row = [&](std::size_t k) { return static_cast<const E*>(rows[k]) + c; };
+      const auto put_aside = [&] {
+        for (std::size_t i = 0; i < width; ++i) pending[depth][i] = x[i];
+        ++depth;
+      };
       const auto join_last = [&] {
         --depth;
-        for (std::size_t i = 0; i < width; ++i)
-          pending[depth - 1][i] = Join::apply(pending[depth - 1][i], pending[depth][i]);
+        for (std::size_t i = 0; i < width; ++i) x[i] = Join::apply(pending[depth][i], x[i]);
       };
-      for (std::size_t k = 1; k < n; ++k) {
-        const E* const row = static_cast<const E*>(rows[k]) + c;
-        std::copy_n(row, width, pending[depth++]);
-        for (std::size_t carries = k; carries & 1; carries >>= 1) join_last();
+      std::size_t k = 0;
+      for (; k + 4 <= n; k += 4) {
+        if (k > 0) put_aside();
+        const E *const r0 = row(k), *const r1 = row(k + 1), *const r2 = row(k + 2),
+                       *const r3 = row(k + 3);
+        for (std::size_t i = 0; i < width; ++i)
+          x[i] = Join::apply(Join::apply(r0[i], r1[i]), Join::apply(r2[i], r3[i]));
+        for (std::size_t carries = k / 4; carries & 1; carries >>= 1) join_last();
       }
-      while (depth > 1) join_last();
-      std::copy_n(pending[0], width, static_cast<E*>(to) + c);
+      for (; k < n; ++k) {
+        if (k > 0) put_aside();
+        const E* const r = row(k);
+        for (std::size_t i = 0; i < width; ++i) x[i] = r[i];
+        if (k % 4 == 1) join_last();
+      }
+      while (depth > 0) join_last();
+      E* const result = static_cast<E*>(to) + c;
+      for (std::size_t i = 0; i < width; ++i) result[i] = x[i];
     }
   }
 };

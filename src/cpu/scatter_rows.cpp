@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
+#include <numeric>
 
 #include "scatter.hpp"
 
@@ -12,6 +14,15 @@ namespace {
 // The rows of each place, in their order, as numbers of rows.
 class sorted_rows {
  public:
+  // Of a place they are neighbours.
+  sorted_rows(const std::int64_t* offsets, std::size_t places, std::size_t n) {
+    bool wrong = offsets[0] != 0 || offsets[places] > static_cast<std::int64_t>(n);
+    for (std::size_t k = 0; k < places; ++k) wrong |= offsets[k] > offsets[k + 1];
+    if (wrong) throw error(errc::usage, "offsets: they do not go up from 0 to the number of rows");
+    begins_.assign(offsets, offsets + places + 1);
+    std::uint32_t* const rows = rows_.get(n);
+    std::iota(rows, rows + n, std::uint32_t{0});
+  }
   sorted_rows(const std::int64_t* keys, const scatter_layout& l, bool leaves_out)
       : begins_(l.places + 2) {
     const std::size_t n = l.along.extent;
@@ -38,12 +49,23 @@ class sorted_rows {
   scratch<std::uint32_t> keys_, rows_;
 };
 
+// Which rows are meant, by their numbers, and numbers E by which they are multiplied.
+struct list_of_rows {
+  const std::int64_t* numbers = nullptr;  // null: those rows
+  const void* weights = nullptr;          // null: none
+};
+
 // Columns that are neighbours, of a number of rows that lie somewhere.
 struct block_of_rows {
   const std::byte* x;  // the first column of row 0
   std::int64_t pitch;  // elements from row to row
   std::span<const std::uint32_t> rows;
   std::size_t columns;
+  list_of_rows list;
+
+  std::int64_t number(std::size_t i) const {
+    return list.numbers ? list.numbers[rows[i]] : std::int64_t{rows[i]};
+  }
 };
 
 template <class E, class Join>
@@ -55,7 +77,7 @@ class block_folder {
     const bool joins = t_.with_base && base;
     E* const room = results_.get(b.columns + scatter_loops::row_width);
     const E* const result =
-        b.rows.size() == 1 && t_.direct > 0 ? loaded(row(b, 0), b.columns, room) : folded(b, room);
+        b.rows.size() == 1 && t_.direct > 0 ? loaded_row(b, 0, room) : folded(b, room);
     if (joins && !t_.mean)
       return t_.loops.joins_and_stores(result, loaded(base, b.columns, loaded_.get(b.columns)),
                                        b.columns, out);
@@ -70,7 +92,23 @@ class block_folder {
 
  private:
   const std::byte* row(const block_of_rows& b, std::size_t i) const {
-    return b.x + b.pitch * static_cast<std::int64_t>(b.rows[i]) * std::int64_t(t_.size());
+    return b.x + b.pitch * b.number(i) * std::int64_t(t_.size());
+  }
+  bool as_they_lie(const block_of_rows& b) const { return !t_.loops.loads && !b.list.weights; }
+  const E* loaded_row(const block_of_rows& b, std::size_t i, E* room) const {
+    if (as_they_lie(b)) return reinterpret_cast<const E*>(row(b, i));
+    load_row(b, i, 0, b.columns, room);
+    return room;
+  }
+  // Some columns of a row, times its weight.
+  void load_row(const block_of_rows& b, std::size_t i, std::size_t first, std::size_t columns,
+                E* to) const {
+    load(row(b, i) + first * t_.size(), columns, to);
+    if constexpr (std::is_floating_point_v<E>) {
+      if (!b.list.weights) return;
+      const E weight = static_cast<const E*>(b.list.weights)[b.rows[i]];
+      for (std::size_t c = 0; c < columns; ++c) to[c] = arith::mul(to[c], weight);
+    }
   }
   const E* loaded(const std::byte* x, std::size_t columns, E* room) const {
     if (!t_.loops.loads) return reinterpret_cast<const E*>(x);
@@ -96,15 +134,15 @@ class block_folder {
   }
 
   void fold_directly(const block_of_rows& b, E* to) {
-    load(row(b, 0), b.columns, to);
+    load_row(b, 0, 0, b.columns, to);
     for (std::size_t i = 1; i < b.rows.size(); ++i)
-      t_.loops.joins(to, loaded(row(b, i), b.columns, loaded_.get(b.columns)), b.columns);
+      t_.loops.joins(to, loaded_row(b, i, loaded_.get(b.columns)), b.columns);
   }
 
   // Whole widths of columns of rows where they lie, or of copies.
   void fold_pairs(const block_of_rows& b, E* to) {
     constexpr std::size_t width = scatter_loops::row_width;
-    const std::size_t n = b.rows.size(), whole = t_.loops.loads ? 0 : b.columns / width * width,
+    const std::size_t n = b.rows.size(), whole = as_they_lie(b) ? b.columns / width * width : 0,
                       rest = b.columns - whole;
     const void* rows[order::lanes];
     for (std::size_t i = 0; i < n && whole > 0; ++i) rows[i] = row(b, i);
@@ -113,7 +151,7 @@ class block_folder {
     const std::size_t pitch = (rest + width - 1) / width * width;
     E* const copies = tile_.get(n * pitch);
     for (std::size_t i = 0; i < n; ++i) {
-      load(row(b, i) + whole * t_.size(), rest, copies + i * pitch);
+      load_row(b, i, whole, rest, copies + i * pitch);
       std::fill_n(copies + i * pitch + rest, pitch - rest, E{});
       rows[i] = copies + i * pitch;
     }
@@ -123,7 +161,7 @@ class block_folder {
   // By the kernels of columns, leaf by leaf.
   void fold_side_by_side(const block_of_rows& b, E* to) {
     const std::size_t n = b.rows.size();
-    const bool in_place = !t_.loops.loads && b.columns >= column_width;
+    const bool in_place = as_they_lie(b) && b.columns >= column_width;
     const std::size_t columns =
         in_place ? b.columns : (b.columns + column_width - 1) / column_width * column_width;
     const auto lanes = order::leaf_count(n) * order::lanes;
@@ -142,11 +180,11 @@ class block_folder {
       for (int i = 0; i < size; ++i) {
         const std::size_t k = first + static_cast<std::size_t>(i);
         if (in_place) {
-          at[i] = b.pitch * static_cast<std::int64_t>(b.rows[k]);
+          at[i] = b.pitch * b.number(k);
         } else {
           at[i] = i * static_cast<std::ptrdiff_t>(columns);
           E* const copy = tile_.get() + at[i];
-          load(row(b, k), b.columns, copy);
+          load_row(b, k, 0, b.columns, copy);
           std::fill(copy + b.columns, copy + columns, E{});
         }
       }
@@ -162,7 +200,7 @@ class block_folder {
     const std::size_t n = b.rows.size();
     E* const x = tile_.get(n);
     for (std::size_t c = 0; c < b.columns; ++c) {
-      for (std::size_t i = 0; i < n; ++i) load(row(b, i) + c * t_.size(), 1, x + i);
+      for (std::size_t i = 0; i < n; ++i) load_row(b, i, c, 1, x + i);
       store_scalar(reduce(t_.whole, x, n, {.threads = 1, .target = t_.used}), to + c);
     }
   }
@@ -177,7 +215,8 @@ class block_folder {
 template <class E, class Join>
 class rows_worker {
  public:
-  rows_worker(const scatter_task& t, const scatter_layout& l) : t_(t), l_(l), folder_(t) {}
+  rows_worker(const scatter_task& t, const scatter_layout& l, const list_of_rows& list = {})
+      : t_(t), l_(l), list_(list), folder_(t) {}
 
   // Some places and some columns of a line.
   void run(const scatter_layout::offset& line, const sorted_rows& sorted, std::uint64_t first,
@@ -194,8 +233,10 @@ class rows_worker {
         const std::byte* const base = l_.base ? l_.base + at * size : nullptr;
         std::byte* const out = l_.out + at * size;
         const std::byte* const x = l_.x + (line.x + static_cast<std::int64_t>(c)) * size;
+        if (!rows.empty() && place + 1 < end)
+          fetch({x, l_.along.x, sorted.of(place + 1), columns, list_});
         if (!rows.empty())
-          folder_.run({x, l_.along.x, rows, columns}, base, out);
+          folder_.run({x, l_.along.x, rows, columns, list_}, base, out);
         else if (!base)
           std::memset(out, 0, columns * t_.size());
         else if (base != out)
@@ -205,15 +246,28 @@ class rows_worker {
   }
 
  private:
+  // Rows lie anywhere: the first ones of the next place are on their way while these are folded.
+  void fetch(const block_of_rows& next) const {
+    constexpr std::size_t line = 64, most_rows = order::lanes, most_bytes = 8 * line;
+    const auto size = static_cast<std::int64_t>(t_.size());
+    const std::size_t bytes = std::min(next.columns * t_.size(), most_bytes),
+                      n = std::min<std::size_t>(next.rows.size(), most_rows);
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t at = 0; at < bytes; at += line)
+        __builtin_prefetch(next.x + next.pitch * next.number(i) * size + at);
+  }
+
   const scatter_task& t_;
   const scatter_layout& l_;
+  const list_of_rows list_;
   block_folder<E, Join> folder_;
 };
 
 // One line by all threads.
 template <class E, class Join>
 void run_line(const scatter_task& t, const scatter_layout& l, const scatter_layout::offset& line,
-              const sorted_rows& sorted, std::uint64_t columns, int threads) {
+              const sorted_rows& sorted, std::uint64_t columns, int threads,
+              const list_of_rows& list = {}) {
   struct part {
     std::uint64_t first, end, first_column, end_column;
   };
@@ -230,7 +284,8 @@ void run_line(const scatter_task& t, const scatter_layout& l, const scatter_layo
   }
   parallel_for(parts.size(), threads, [&](std::size_t i) {
     const part& p = parts[i];
-    rows_worker<E, Join>(t, l).run(line, sorted, p.first, p.end, p.first_column, p.end_column);
+    rows_worker<E, Join>(t, l, list)
+        .run(line, sorted, p.first, p.end, p.first_column, p.end_column);
   });
 }
 
@@ -259,6 +314,37 @@ void scatter_rows(const scatter_task& t, const scatter_layout& all, const option
           run_line<E, Join>(t, l, line, *sorted, columns, threads);
       }
     });
+  });
+}
+
+void scatter_rows(const scattering& how, const listed_rows& x, const places_of_rows& to, void* out,
+                  const options& opts) {
+  const auto refuse = [](const char* what) { throw error(errc::usage, what); };
+  if (how.with_base) refuse("how: rows go to places that have nothing");
+  if (!to.keys == !to.offsets) refuse("keys: expected them, or offsets");
+  constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max();
+  if (x.count >= most || to.count >= most) refuse("x: 2^32 - 1 rows or places, or more");
+  scatter_task t = scatter_task_for(how, x.type, opts);
+  if (x.weights && (t.how != joining::sum || !is_float(x.type)))
+    refuse("weights: of sums and means of floats alone");
+  if (to.count * x.n == 0) return;
+  if (!out || (x.count > 0 && !x.x)) refuse("x, out: a null pointer");
+  const auto pitch = static_cast<std::int64_t>(x.n);
+  const scatter_layout l{
+      static_cast<const std::byte*>(x.x), to.keys, nullptr, static_cast<std::byte*>(out), to.count,
+      {x.count, pitch, 1, pitch},         {},      1};
+  const sorted_rows sorted = to.keys ? sorted_rows(to.keys, l, how.leaves_out)
+                                     : sorted_rows(to.offsets, to.count, x.count);
+  report(t.used);
+  const int threads = threads_for(opts, (x.count + to.count) * x.n * t.size());
+  with_numbers(t, [&]<class E, class Join>(E, Join) {
+    scratch<E> weights;
+    const void* of_numbers = x.weights;
+    if (x.weights && t.loops.loads) {
+      t.loops.loads(x.weights, x.count, weights.get(x.count));
+      of_numbers = weights.get();
+    }
+    run_line<E, Join>(t, l, {}, sorted, x.n, threads, {x.list, of_numbers});
   });
 }
 

@@ -332,12 +332,13 @@ _MOST_OF_BAGS = 1 << 17  # elements that are brought together at one time
 def _bags_at_once(
     method: str, weight: Tensor, indices: Tensor, ends: Tensor, mode: int, weights: Tensor | None, padding_idx: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """On a GPU, where rows are read where they lie: bags, how many are in each, and of the largest from which row they come."""
+    """Of rows that are read where they lie: bags, how many are in each, and, on a GPU, of the largest from which row they come."""
     n, bags = indices.numel(), ends.numel() - 1
-    if n:
-        least, most = torch.aminmax(indices)
-        torch._assert_async((least >= 0) & (most < weight.shape[0]))
-    torch._assert_async((ends[0] == 0) & (ends[-1] <= n) & (ends[1:] >= ends[:-1]).all())
+    if _on_gpu(weight):  # or else they were looked at
+        if n:
+            least, most = torch.aminmax(indices)
+            torch._assert_async((least >= 0) & (most < weight.shape[0]))
+        torch._assert_async((ends[0] == 0) & (ends[-1] <= n) & (ends[1:] >= ends[:-1]).all())
     if padding_idx >= 0:  # what is left of the others is brought together; what is left out goes behind them all
         stays = indices != padding_idx
         before = torch.cat([ends.new_zeros(1), stays.cumsum(0)])
@@ -358,27 +359,19 @@ def _length_of_all(offsets: Tensor, n: int, with_last: bool) -> int:
     return length if length and torch.equal(offsets, torch.arange(0, n + int(with_last), length, dtype=offsets.dtype)) else 0
 
 
-def _weighted(rows: Tensor, weights: Tensor | None) -> Tensor:
-    """Each row times its weight, where there are some, in the type in which is computed."""
-    return rows if weights is None else rows.to(wide(rows.dtype)) * weights.unsqueeze(1)
-
-
-def _alike_bags(method: str, weight: Tensor, indices: Tensor, bags: int, mode: int, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """On a CPU, of bags of as many rows each: some at a time, so that their rows stay in a cache. The results, in the type in which is
-    computed but for the largest; and of these, of which row of the weights each is the first: -1 of a NaN."""
+def _largest_of_alike_bags(method: str, weight: Tensor, indices: Tensor, bags: int) -> tuple[Tensor, Tensor]:
+    """On a CPU, of bags of as many rows each: some at a time, so that their rows stay in a cache. The results, and of which row of the weights
+    each is the first: -1 of a NaN."""
     length, width = indices.numel() // bags, weight.shape[1]
     at_once, parts = max(1, _MOST_OF_BAGS // (length * width)), []
     for k in range(0, bags, at_once):
         part = slice(k * length, (k + at_once) * length)
-        rows = _weighted(weight.index_select(0, indices[part]), None if weights is None else weights[part]).unflatten(0, (-1, length))
-        if mode != _BAG_MAX:
-            parts.append((fold(method, "sum", rows, dim=1, keepdim=False, out=wide(weight.dtype)),))
-            continue
+        rows = weight.index_select(0, indices[part]).unflatten(0, (-1, length))
         best, place = (fold(method, op, rows, dim=1, keepdim=False) for op in ("max", "argmax"))
         which = indices[part].unflatten(0, (-1, length)).gather(1, place)
         parts.append((best, torch.where(best == best, which, -1)))
-    y, *which = (torch.cat(p) for p in zip(*parts))
-    return (y / length if mode == _BAG_MEAN else y), (which[0] if which else None)
+    best, which = (torch.cat(p) for p in zip(*parts))
+    return best, which
 
 
 @covers("_embedding_bag", "_embedding_bag_forward_only")
@@ -403,19 +396,26 @@ def _embedding_bag(
         same_type(weight, per_sample_weights, "embedding_bag")
         if mode != _BAG_SUM:
             raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
-    if padding_idx < 0 and width and can_look(offsets) and (length := _length_of_all(offsets, n, include_last_offset)):
-        y, which = _alike_bags(method, weight, indices, bags, mode, per_sample_weights)
-        bag, sizes = torch.arange(bags).repeat_interleave(length), torch.full((bags,), length, dtype=torch.int64)
-        return y.to(weight.dtype), bag, sizes, sizes.clone() if which is None else which
-    # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
-    bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
-    if not offsets.numel():
-        bag = torch.zeros_like(bag)  # there is none, but that
-    if _on_gpu(weight) and method != "exact" and weight.numel() and bags:
+    # (On a GPU nobody looks: their length is 0.)
+    length = _length_of_all(offsets, n, include_last_offset) if can_look(offsets) else 0
+    if length:
+        bag = torch.arange(bags).repeat_interleave(length)
+    else:
+        # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
+        bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
+        if not offsets.numel():
+            bag = torch.zeros_like(bag)  # there is none, but that
+    at_once = method != "exact" if _on_gpu(weight) else mode != _BAG_MAX and can_look(offsets)
+    if at_once and weight.numel() and bags:
         ends = offsets if include_last_offset else torch.cat([offsets, offsets.new_full((1,), n)])
         y, sizes, which = _bags_at_once(method, weight, indices, ends.to(torch.int64), mode, per_sample_weights, padding_idx)
         return y, bag, sizes, sizes.clone() if which is None else which
-    rows = _weighted(weight[indices], per_sample_weights)
+    if mode == _BAG_MAX and length and width and padding_idx < 0:
+        y, which = _largest_of_alike_bags(method, weight, indices, bags)
+        return y, bag, torch.full((bags,), length, dtype=torch.int64), which
+    rows = weight[indices]
+    if per_sample_weights is not None:
+        rows = rows.to(wide(rows.dtype)) * per_sample_weights.unsqueeze(1)
     keys = bag if padding_idx < 0 else torch.where(indices == padding_idx, bags, bag)  # padding goes to a bag that is dropped
     sizes = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
     if mode == _BAG_MAX:
