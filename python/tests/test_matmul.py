@@ -1,5 +1,7 @@
 """Products of matrices: by the steps of docs/definitions.md; shapes as NumPy's; what is refused."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,31 @@ def test_torch():
     assert isinstance(made, torch.Tensor) and bits(made.numpy()) == bits(bitfold.matmul(a, b))
     half = torch.from_numpy(a).bfloat16()
     assert bitfold.matmul(half, half.T).dtype == torch.bfloat16
+
+
+#: Bits of a significand.
+SIGNIFICANT = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
+
+
+def is_exact(row, bits_of_type):
+    integers, s = book["fixed_integers"](row, bits_of_type)
+    return [Fraction(i) / Fraction(2) ** s == Fraction(float(x)) for i, x in zip(integers, row)]
+
+
+@pytest.mark.parametrize("type", book["FLOATS"])
+def test_exact_cases(type):
+    """docs/products.md: elements from 2^(p + 2 - bits) of the row's largest on are exact, half of that not always, and so are integers up to L.
+    Then the product is the true one."""
+    bits_of_type, p, rng = book["PRODUCT_BITS"][type], SIGNIFICANT[type], np.random.default_rng(1)
+    rows = []
+    for largest in (1.0, 1.5, 63 / 32, 127 / 64):  # 2^s changes behind the third
+        least = largest * 2.0 ** (p + 2 - bits_of_type)
+        odd = least + 2.0 ** (np.floor(np.log2(least)) + 1 - p)  # by its last place
+        rows.append(np.append(rng.uniform(least, largest, 297), [largest, least, odd]))
+    limit = min(63 << (bits_of_type - 7), 60000 if type == "f16" else 1 << 60)
+    rows.append(rng.integers(-limit, limit, 300, endpoint=True).astype(np.float64))
+    rows = np.array(rows).astype(TYPES[type])
+    assert all(all(is_exact(row, bits_of_type)) for row in rows)
+    assert is_exact(np.array([127 / 64, (1 + 2.0 ** (1 - p)) * 2.0 ** (p + 1 - bits_of_type)]), bits_of_type) == [True, False]
+    columns = rows[:, ::-1].T
+    assert bits(bitfold.matmul(rows, columns)) == bits(bitfold.matmul(rows, columns, method="exact"))

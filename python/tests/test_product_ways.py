@@ -1,5 +1,5 @@
-"""The ways of docs/products.md to multiply the integers of method fixed, as units for int8, f16, bf16 and f64 do it: what each
-takes fits, every sum on the way is exact there, and all give the sums that big integers give."""
+"""The ways of docs/products.md to multiply the integers of method fixed, as units for int32, int16, int8, f16, bf16, fp8 and f64 do it: what
+each takes fits, every sum on the way is exact there, and all give the sums that big integers give."""
 
 import math
 
@@ -71,21 +71,81 @@ def by_residues(a, b, bits):
     return (total + whole // 2) % whole - whole // 2
 
 
+def in_parts(a, b, width_a, width_b, terms, product):
+    """All pairs of digits, whose sums are of so many terms; `product` makes these, of all parts at once, and says what fits."""
+
+    def cut(x):
+        terms_of_a_part = min(terms, x.shape[1])
+        padded = np.pad(x, ((0, 0), (0, -x.shape[1] % terms_of_a_part)))
+        return padded.reshape(len(x), -1, terms_of_a_part).swapaxes(0, 1)  # parts, rows, terms
+
+    a, b = (list(map(cut, digits(x, width))) for x, width in ((a, width_a), (b, width_b)))
+    return sum(product(p, q).astype(object).sum(0) << (width_a * i + width_b * j) for i, p in enumerate(a) for j, q in enumerate(b))
+
+
+def size_of_sums(p, q):
+    """The largest, whatever their signs: so no order of additions makes a larger one."""
+    assert int(np.abs(p).max()) * int(np.abs(q).max()) * p.shape[-1] < 2**63
+    return (np.abs(p) @ np.abs(q).mT).max()
+
+
+def in_floats(unit, bits):
+    """Of integers of so many bits and a sign, in sums of a type."""
+
+    def product(p, q):
+        assert max(np.abs(p).max(), np.abs(q).max()) <= 2**bits
+        assert size_of_sums(p, q) <= 2 ** (np.finfo(unit).nmant + 1)
+        return (p.astype(unit) @ q.astype(unit).mT).astype(np.int64)
+
+    return product
+
+
+def in_integers(to, *of):
+    """Of integers of two types, in sums of another."""
+
+    def product(p, q):
+        for x, type in zip((p, q), of):
+            assert np.iinfo(type).min <= x.min() and x.max() <= np.iinfo(type).max
+        assert size_of_sums(p, q) <= np.iinfo(to).max
+        return p @ q.mT
+
+    return product
+
+
 def by_doubles(a, b):
-    a, b = digits(a, 14), digits(b, 14)
-    products = (((i, j), p.astype(np.float64) @ q.astype(np.float64).T) for i, p in enumerate(a) for j, q in enumerate(b))
-    return sum(np.vectorize(int, otypes=[object])(s) << (14 * (i + j)) for (i, j), s in products)
+    return in_parts(a, b, 14, 14, 1 << 27, in_floats(np.float64, 13))
+
+
+def by_longer_doubles(a, b):
+    return in_parts(a, b, 21, 21, 1 << 13, in_floats(np.float64, 20))
 
 
 def by_float_units(a, b):
-    """f16 or bf16 in, f32 sums, of 2^12 terms."""
-    a, b, total = digits(a, 7), digits(b, 7), 0
-    for i, p in enumerate(a):
-        for j, q in enumerate(b):
-            for at in range(0, p.shape[1], 1 << 12):
-                s = p[:, at:at + (1 << 12)].astype(np.float32) @ q[:, at:at + (1 << 12)].astype(np.float32).T
-                total = total + (np.vectorize(int, otypes=[object])(s) << (7 * (i + j)))
-    return total
+    """f16 or bf16 in, f32 sums."""
+    return in_parts(a, b, 7, 7, 1 << 12, in_floats(np.float32, 8))
+
+
+def by_fp8(a, b):
+    """e4m3 in, f32 sums."""
+    return in_parts(a, b, 4, 4, 1 << 18, in_floats(np.float32, 4))
+
+
+def by_pairs_of_16_bits(a, b):
+    """As CPUs have it of integers of 16 bits: rows as they are, columns in digits."""
+    return in_parts(a, b, 16, 8, 1 << 9, in_integers(np.int32, np.int16, np.int8))
+
+
+def by_short_digits(a, b):
+    return in_parts(a, b, 8, 8, 1 << 16, in_integers(np.int32, np.int16, np.int16))
+
+
+def by_long_digits(a, b):
+    return in_parts(a, b, 14, 14, 1 << 4, in_integers(np.int32, np.int16, np.int16))
+
+
+def by_long_integers(a, b):
+    """As CPUs have it of more bits."""
+    return in_parts(a, b, 29, 29, 1 << 7, in_integers(np.int64, np.int32, np.int32))
 
 
 @pytest.mark.parametrize("kind", ["drawn", "largest", "lowest"])
@@ -95,6 +155,15 @@ def test_ways(type, k, kind):
     bits = BITS[type]
     a, b = operands(bits, k, kind)
     want = a.astype(object) @ b.astype(object).T
-    for way in (by_all_pairs, by_shared_pairs, by_doubles, by_float_units):
+    for way in (by_all_pairs, by_shared_pairs, by_doubles, by_longer_doubles, by_float_units, by_fp8, by_short_digits, by_long_digits, by_long_integers):
         assert (way(a, b) == want).all(), way.__name__
+    if bits <= 16:
+        assert (by_pairs_of_16_bits(a, b) == want).all()
     assert (by_residues(a, b, bits) == want).all()
+
+
+@pytest.mark.parametrize("width, terms, product", [(14, 1 << 5, in_integers(np.int32, np.int16, np.int16)), (7, 1 << 13, in_floats(np.float32, 8))])
+def test_longer_sums_do_not_fit(width, terms, product):
+    a = np.full((1, terms), -(1 << (width - 1)))
+    with pytest.raises(AssertionError):
+        in_parts(a, a, width, width, terms, product)

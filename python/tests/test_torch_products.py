@@ -49,6 +49,19 @@ def added(dtype):
     yield lambda **s: torch.addmv(y, a[0], x, **s), y, a[0], x
 
 
+def test_transforms_round_the_product_before_the_bias_is_added():
+    """As docs/pytorch.md says: torch makes two operators there."""
+    x, w, b = numbers(6, 200), numbers(200, 5, seed=1), numbers(5, seed=2)
+    of_a_row = lambda row: F.linear(row, w.t(), b)
+    with deterministic():
+        once, twice = torch.addmm(b, x, w), x @ w + b
+        assert not same(once, twice)
+        for f in (lambda row: torch.addmm(b, row[None], w)[0], of_a_row):
+            assert same(torch.func.vmap(f)(x), twice)
+        assert same(torch.func.jvp(of_a_row, (x[0],), (x[0],))[0], twice[0])
+        assert same(torch.func.vjp(of_a_row, x)[0], once)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_an_addend_is_rounded_once_with_the_product(dtype):
     with deterministic():
