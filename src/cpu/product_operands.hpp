@@ -64,7 +64,7 @@ struct prepared::integers {
   void note_specials();
 };
 
-/// Whether products of this type go by kernels for digits: integers that fit 32 bits.
+/// Whether products go by kernels: those of floats by `fixed`, and of integers that fit 32 bits.
 inline bool has_integers(const matrix_product& p) {
   return !p.method() && (is_float(p.in()) || (size_of(p.in()) <= 4 && p.in() != dtype::u32));
 }

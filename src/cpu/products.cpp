@@ -57,9 +57,9 @@ class multiplication {
         out_(static_cast<std::byte*>(out)),
         round_(kernels_.round(p.out())) {
     // Two integers below 2^(bits - 1), or 2^28 of a low digit, which come twice in the middle sum.
-    const int product_bits = two_ ? 2 * (digit_bits - 1) + 1 : 2 * (p.bits() - 1);
+    const int term_bits = two_ ? 2 * (digit_bits - 1) + 1 : 2 * (p.bits() - 1);
     run_ = p.bits() == 0 ? max_terms
-                         : std::min(max_terms, std::size_t{1} << std::min(63 - product_bits, 30));
+                         : std::min(max_terms, std::size_t{1} << std::min(63 - term_bits, 30));
   }
 
   // `lazy`: of which operand each task makes a part at a time; none where both are made. It is one

@@ -67,7 +67,8 @@ pass& add_product_pass(plan& to, std::string_view header, std::string_view name,
 /// How integers become digits of 8 bits.
 struct digit_way {
   int digits, sums;
-  bool wide, bytes;  ///< more than 32 bits; digits to the base 256, of which all pairs are summed
+  bool wide;   ///< integers lie in 64 bits: those of more than 29 bits
+  bool bytes;  ///< digits to the base 256, of which all pairs are summed
   std::string type() const {
     return bytes ? "cuda::bytes<" + std::to_string(digits) + ">"
                  : "cuda::residues<" + std::to_string(digits) + ", " + (wide ? "true>" : "false>");

@@ -1,7 +1,7 @@
 """Convolutions and their gradients, as products of filters and patches (docs/products.md).
 
-A GPU takes patches as they lie in the input, where it can. Elsewhere they are copied a few samples, or a few rows of the output, at a time: elements of a product depend on their own row and column alone, so that
-it does not show.
+A GPU takes patches as they lie in the input, where it can. Elsewhere they are copied a few samples, or a few rows of the output, at a time. Elements of
+a product depend on their own row and column alone, so that it does not show.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from .common import NUMBERS, among, covers, fold, heading, parts, together
 heading("convolutions")
 
 #: Elements of patches that are in memory at one time: no more, but for those of one row of the output along its first axis; and, for the weight's
-#: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. On CPUs they take twice their own memory, as products make integers of
-#: them.
+#: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. (On a CPU a product makes integers of its smaller operand, besides.)
 MOST_OF_PATCHES = {"cpu": 1 << 20, "cuda": 1 << 27}
 LEAST_OF_COLUMNS = 128
 
