@@ -239,6 +239,7 @@ def test_unaligned_tensors_have_the_bits_of_aligned_ones(dtype):
             lambda x, w, i: F.rms_norm(x, [37], w), lambda x, w, i: F.batch_norm(x, None, None, w, w, True), lambda x, w, i: F.nll_loss(x, i),
             lambda x, w, i: F.mse_loss(x, x.clone()), lambda x, w, i: torch.zeros(5, 37, dtype=dtype).index_add(0, i, x),
             lambda x, w, i: F.embedding_bag(i.reshape(1, 5), x),
+            lambda x, w, i: F.embedding_bag(i.reshape(1, 5), x, mode="sum", per_sample_weights=w[:5].reshape(1, 5)),
         ):
             assert same(call(unaligned(x), unaligned(w), unaligned(i)), call(x, w, i))
         for call in (lambda x: F.softmax(x, -1), lambda x: F.layer_norm(x, [37], w)):

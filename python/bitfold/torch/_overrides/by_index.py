@@ -329,6 +329,12 @@ _BAG_SUM, _BAG_MEAN, _BAG_MAX = range(3)
 _MOST_OF_BAGS = 1 << 17  # elements that are brought together at one time
 
 
+def _in_a_row(x: Tensor) -> Tensor:
+    """Elements one behind the other, at addresses aligned to themselves."""
+    x = x.contiguous().resolve_neg()
+    return x.clone() if x.data_ptr() % x.element_size() else x
+
+
 def _bags_at_once(
     method: str, weight: Tensor, indices: Tensor, ends: Tensor, mode: int, weights: Tensor | None, padding_idx: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -345,9 +351,9 @@ def _bags_at_once(
         at = torch.where(stays, before[:-1], n)
         indices, weights = (None if t is None else t.new_empty(n + 1).scatter_(0, at, t)[:n] for t in (indices, weights))
         ends = before[ends]
-    indices, weights = (None if t is None else t.contiguous() for t in (indices, weights))
+    weight, indices, weights = (None if t is None else _in_a_row(t) for t in (weight, indices, weights))
     op = {_BAG_SUM: "sum", _BAG_MEAN: "mean", _BAG_MAX: "max"}[mode]
-    made = TENSORS.scatter_rows(op, method, weight.contiguous(), indices, weights, None, ends, bags, mode == _BAG_MAX)
+    made = TENSORS.scatter_rows(op, method, weight, indices, weights, None, _in_a_row(ends), bags, mode == _BAG_MAX)
     y, which = made if mode == _BAG_MAX else (made, None)
     return y, ends[1:] - ends[:-1], which
 
