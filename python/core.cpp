@@ -68,6 +68,7 @@ void ulp_distances(nb::handle a_given, nb::handle b_given, nb::handle out_given)
 
 std::string order_text(std::uint64_t n, nb::handle method, nb::handle format) {
   const std::string text = string_argument("format", format);
+  (void)string_argument("method", method);  // it is not left out
   const auto m = parse_method_or_none(method).value_or(method_id::tree);
   for (const auto& [known, f] : {std::pair{"text", order_format::text},
                                  {"expression", order_format::expression},
@@ -120,7 +121,7 @@ NB_MODULE(_core, m) {
       "to_hex",
       [](nb::handle type, std::uint64_t bits) { return to_hex(parse_scalar(type, bits)); },
       "dtype"_a, "bits"_a);
-  m.def("order", order_text, "n"_a, "method"_a, "format"_a);
+  m.def("order", order_text, "n"_a, "method"_a.none(), "format"_a.none());
   add_arrays(m);
   add_families(m);
   add_requests(m);

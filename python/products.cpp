@@ -172,7 +172,7 @@ void add_products(nb::module_& m) {
   m.def(
       "product_bits", [](nb::handle type) { return product_bits(parse_number("dtype", type)); },
       "dtype"_a, "The bits of a type's integers by method fixed.");
-  m.def("matmul", multiply, "a"_a, "b"_a, "addend"_a.none(), "method"_a, "dtype"_a.none(),
+  m.def("matmul", multiply, "a"_a, "b"_a, "addend"_a.none(), "method"_a.none(), "dtype"_a.none(),
         "bits"_a.none(), "family"_a, "The product of two arrays as NumPy's matmul has it.");
 }
 

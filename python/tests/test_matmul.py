@@ -79,6 +79,7 @@ def test_refusals():
         (ValueError, "addend: extents 5 and 2", lambda: bitfold.matmul(a[:0], a.T, addend=np.ones(5, F32))),
         (ValueError, "addend: extents 5 and 2", lambda: bitfold.matmul(a, a.T, addend=np.ones(5, F32))),
         (ValueError, "method: 'loud'", lambda: bitfold.matmul(a, a.T, method="loud")),
+        (TypeError, "method: NoneType, where a name is expected", lambda: bitfold.matmul(a, a.T, method=None)),
         (ValueError, "a.rank: 0", lambda: bitfold.matmul(np.zeros((), F32), a)),
     ]:
         with pytest.raises(error) as e:

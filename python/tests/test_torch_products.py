@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 
@@ -265,6 +266,21 @@ def test_layouts_do_not_show(layout, dtype):
                 assert same(torch.mm(a[0], b[0], out=lie(torch.empty_like(c))[0]), a[0] @ b[0])
                 assert same(lie(c.clone())[0].addmm_(a[0], b[0]), wanted[0])
                 assert same(F.linear(lie(a), b[0].mT, c[0, 0]), torch.addmm(c[0, 0], a.flatten(0, 1), b[0]).unflatten(0, (2, 40)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("shape", [(75,), (4, 75), (2, 3, 75), (2, 1, 3, 75)], ids=len)
+def test_no_layout_of_a_bias_shows(shape, dtype):
+    x, w, b = numbers(*shape, dtype=dtype), numbers(33, 75, dtype=dtype, seed=1), numbers(33, dtype=dtype, seed=2)
+    one = b[0]
+    with deterministic(strict=True):
+        wanted, of_one = (torch.addmm(c, x.reshape(-1, 75), w.t()).reshape(*shape[:-1], 33) for c in (b, one))
+        for lie in LAYOUTS.values():
+            assert same(F.linear(x, w, lie(b[None])[0]), wanted)
+        assert all(same(F.linear(x, w, c), of_one) for c in (one.expand(33), one[None], one))
+        c = one.clone().requires_grad_()
+        F.linear(x, w, c).sum().backward()
+        assert c.grad.shape == () and c.grad == math.prod(shape[:-1]) * 33
 
 
 def test_threads_do_not_show():

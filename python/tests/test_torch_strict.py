@@ -330,6 +330,8 @@ PASSES = {
         X, [6, 5, 5, 4, 3, 2], batch_first=True
     ),
     "embedding_bag": lambda: [bag(mode) for mode in ("sum", "mean", "max")],
+    "forward mode": lambda: torch.func.jvp(F.linear, (X, Y), (Y, X)),
+    "second derivatives": lambda: torch.func.hessian(lambda x: (x @ x @ x).sum())(X[:, :6]),
 }
 
 

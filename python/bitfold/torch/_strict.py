@@ -30,9 +30,9 @@ _UNMARKED = "work on each element by itself, though torch does not mark them so"
 #: order.
 INDEPENDENT: dict[str, tuple[str, ...]] = {
     "make new elements": _words(
-        """arange empty empty_like empty_permuted empty_strided eye fill fill_ full full_like linspace logspace new_empty
-        new_empty_strided new_full new_ones new_zeros ones ones_like range scalar_tensor tril_indices triu_indices zero zero_
-        zeros zeros_like"""
+        """_efficientzerotensor _new_zeros_with_same_feature_meta arange empty empty_like empty_permuted empty_strided
+        eye fill fill_ full full_like linspace logspace new_empty new_empty_strided new_full new_ones new_zeros ones
+        ones_like range scalar_tensor tril_indices triu_indices zero zero_ zeros zeros_like"""
     ),
     "draw them, by a seed": _words(
         """bernoulli bernoulli_ binomial cauchy cauchy_ exponential exponential_ geometric
@@ -81,7 +81,7 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
     ),
     "ask, and compute nothing": _words(
         """_assert_async _assert_scalar _assert_tensor_metadata
-        _has_compatible_shallow_copy_type _is_all_true _is_any_true _local_scalar_dense can_cast
+        _has_compatible_shallow_copy_type _has_same_storage_numel _is_all_true _is_any_true _local_scalar_dense can_cast
         is_pinned is_same_size is_set_to item promote_types record_stream result_type sym_numel
         sym_size sym_storage_offset sym_stride"""
     ),

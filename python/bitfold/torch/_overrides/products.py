@@ -203,9 +203,11 @@ def _encoder_layer(
 
 @composite("linear")
 def _linear(own, x, w, b=None):
-    """torch adds the bias in the product where x lies in a row, and otherwise behind it, to what is rounded."""
-    if b is not None and x.dim() > 2 and x.layout is torch.strided:
+    """torch adds the bias in the product where x and the bias lie in a row, and otherwise behind it, to what is rounded."""
+    if b is not None and x.dim() != 2 and x.layout is torch.strided and w.dim() == 2:
         x = x.contiguous()
+        if b.dim() < 2 and b.layout is torch.strided:
+            b = (b if b.dim() else b.expand(len(w))).contiguous()
     return own(x, w, b)
 
 
