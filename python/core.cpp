@@ -68,7 +68,6 @@ void ulp_distances(nb::handle a_given, nb::handle b_given, nb::handle out_given)
 
 std::string order_text(std::uint64_t n, nb::handle method, nb::handle format) {
   const std::string text = string_argument("format", format);
-  (void)string_argument("method", method);  // it is not left out
   const auto m = parse_method_or_none(method).value_or(method_id::tree);
   for (const auto& [known, f] : {std::pair{"text", order_format::text},
                                  {"expression", order_format::expression},

@@ -220,7 +220,6 @@ REFUSED = [
     (TypeError, "takes .* positional", lambda: bitfold.index_add(X.ravel()[:1], [0], 1, True)),
     (ValueError, "n: ", lambda: bitfold.order(10**6)),
     (ValueError, "format: ", lambda: bitfold.order(3, format="png")),
-    (TypeError, "^method: NoneType, where a name", lambda: bitfold.order(3, method=None)),
     (TypeError, "^format: NoneType, where a name", lambda: bitfold.order(3, format=None)),
 ]
 

@@ -117,6 +117,7 @@ def test_ulp_distance():
 
 
 def test_order():
+    assert bitfold.order(4, None) == bitfold.order(4)  # None is the default, as of reductions
     assert bitfold.order(4, "pairwise", "expression") == "((0 1) (2 3))\n"
     assert "digraph" in bitfold.order(2, format="dot")
 
