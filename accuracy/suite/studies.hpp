@@ -191,12 +191,12 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone, 
 /// Who can add.
 report_rows run_integers(contestant& c);
 
-/// Sameness of bits.
 /// Whose bits are looked at, each in a unit of its own.
 struct bits_of_many {
   std::vector<contestant*> who;
   std::size_t compiled = 0;  ///< those before this one, ahead of their turn
 };
+/// Sameness of bits, of one of them.
 report_rows run_bits(bits_of_many& all, std::size_t which, std::uint64_t seed, int repeats);
 
 report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs,

@@ -233,8 +233,7 @@ class rows_worker {
         const std::byte* const base = l_.base ? l_.base + at * size : nullptr;
         std::byte* const out = l_.out + at * size;
         const std::byte* const x = l_.x + (line.x + static_cast<std::int64_t>(c)) * size;
-        if (!rows.empty() && place + 1 < end)
-          fetch({x, l_.along.x, sorted.of(place + 1), columns, list_});
+        if (place + 1 < end) fetch({x, l_.along.x, sorted.of(place + 1), columns, list_});
         if (!rows.empty())
           folder_.run({x, l_.along.x, rows, columns, list_}, base, out);
         else if (!base)
@@ -324,7 +323,7 @@ void scatter_rows(const scattering& how, const listed_rows& x, const places_of_r
   if (!to.keys == !to.offsets) refuse("keys: expected them, or offsets");
   constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max();
   if (x.count >= most || to.count >= most) refuse("x: 2^32 - 1 rows or places, or more");
-  scatter_task t = scatter_task_for(how, x.type, opts);
+  const scatter_task t = scatter_task_for(how, x.type, opts);
   if (x.weights && (t.how != joining::sum || !is_float(x.type)))
     refuse("weights: of sums and means of floats alone");
   if (to.count * x.n == 0) return;

@@ -329,8 +329,8 @@ _BAG_SUM, _BAG_MEAN, _BAG_MAX = range(3)
 _MOST_OF_BAGS = 1 << 17  # elements that are brought together at one time
 
 
-def _in_a_row(x: Tensor) -> Tensor:
-    """Elements one behind the other, at addresses aligned to themselves."""
+def _in_a_row_and_aligned(x: Tensor) -> Tensor:
+    """As a call takes it that makes no copies: elements one behind the other, at addresses aligned to themselves."""
     x = x.contiguous().resolve_neg()
     return x.clone() if x.data_ptr() % x.element_size() else x
 
@@ -351,9 +351,9 @@ def _bags_at_once(
         at = torch.where(stays, before[:-1], n)
         indices, weights = (None if t is None else t.new_empty(n + 1).scatter_(0, at, t)[:n] for t in (indices, weights))
         ends = before[ends]
-    weight, indices, weights = (None if t is None else _in_a_row(t) for t in (weight, indices, weights))
+    weight, indices, weights = (None if t is None else _in_a_row_and_aligned(t) for t in (weight, indices, weights))
     op = {_BAG_SUM: "sum", _BAG_MEAN: "mean", _BAG_MAX: "max"}[mode]
-    made = TENSORS.scatter_rows(op, method, weight, indices, weights, None, _in_a_row(ends), bags, mode == _BAG_MAX)
+    made = TENSORS.scatter_rows(op, method, weight, indices, weights, None, _in_a_row_and_aligned(ends), bags, mode == _BAG_MAX)
     y, which = made if mode == _BAG_MAX else (made, None)
     return y, ends[1:] - ends[:-1], which
 
