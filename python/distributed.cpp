@@ -45,7 +45,7 @@ void fold_contributions(request& wanted, nb::handle type, const std::vector<node
       });
 }
 
-// Ranks whose GPUs read one another's memory.
+// Ranks whose GPUs write to one another's memory.
 class linked {
  public:
   linked(int rank, int ranks, double seconds, int device) : device_(device) {
@@ -181,7 +181,7 @@ void add_distributed(nb::module_& m) {
       "first"_a, "last"_a, "all"_a,
       "The nodes that cover contributions `first` to `last` - 1 of all: where each begins, and how "
       "many it has.");
-  nb::class_<linked>(m, "LinkedRanks", "Ranks whose GPUs read one another's memory.")
+  nb::class_<linked>(m, "LinkedRanks", "Ranks whose GPUs write to one another's memory.")
       .def(nb::init<int, int, double, int>(), "rank"_a, "ranks"_a, "seconds"_a, "device"_a)
       .def("handle", &linked::handle)
       .def("open", &linked::open, "all"_a, "The handles of all ranks.")

@@ -1,5 +1,5 @@
-// Ranks whose GPUs read one another's memory: processes of one host, with a GPU each. What they
-// have goes from one memory to the other, and is folded as it is read, by one kernel
+// Ranks whose GPUs write to one another's memory: processes of one host, with a GPU each. What they
+// have goes from one memory to the other, and is folded there, by one kernel
 // (docs/distributed.md).
 #pragma once
 
@@ -16,8 +16,9 @@ namespace bitfold::cuda {
 /// By which another process opens memory of a GPU's.
 using memory_handle = std::array<std::byte, 64>;
 
-/// One of some ranks whose GPUs read one another's memory: a process makes one for its GPU, sends
-/// its handle() to the others by whatever way it has, and calls open() with the handles of all.
+/// One of some ranks whose GPUs write to one another's memory: a process makes one for its GPU,
+/// sends its handle() to the others by whatever way it has, and calls open() with the handles of
+/// all.
 class linked_ranks {
  public:
   static constexpr int most = 8;  ///< ranks
@@ -57,10 +58,11 @@ class linked_ranks {
 
   /// How calls are shared out. It moves no bit; all ranks have the same.
   struct shape {
-    std::size_t at_once = 256 << 10;  ///< bytes up to which every rank reads all, and folds all
+    std::size_t at_once = 256 << 10;  ///< bytes up to which every rank gets all, and folds all
     int blocks = 128;                 ///< at most, up to 128
     int packets = 4096;  ///< of 16 bytes, that a block takes of a share at once: as many at most,
-                         ///< of more than 2 ranks 2048, of more than 4 1024
+                         ///< of more than 2 ranks 2048, of more than 4 1024; two thirds of these
+                         ///< where results have twice as many bytes as elements
   };
   shape how;
 

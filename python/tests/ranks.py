@@ -246,7 +246,7 @@ def one_each_by_messages(rank: int, size: int) -> None:
 
 
 def one_each(rank: int, size: int, group: dist.ProcessGroup | None = None, cases: list = CASES) -> None:
-    """A contribution a rank, as GPUs take it that read one another's memory: all elements at once, in shares of which all get the results, and
+    """A contribution a rank, as GPUs take it that write to one another's memory: all elements at once, in shares of which all get the results, and
     in shares of their own. Each is a kernel of its own, which takes half a second to compile: so most cases go one of these ways."""
     rng = random.Random(13)
     for k, (op, method, dtype, given) in enumerate(cases):

@@ -1,4 +1,4 @@
-// Calls of ranks whose GPUs read one another's memory.
+// Calls of ranks whose GPUs write to one another's memory.
 #include "linked.hpp"
 
 #include <bitfold/cuda/linked.hpp>
@@ -37,10 +37,13 @@ using gpu::linked_way;
 
 constexpr int reach_others = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 constexpr std::size_t packet_bytes = 16;
-// Of a share, that a block takes at once.
+// Of a share, that a block takes at once where it has as many packets of results.
 index most_packets(int ranks) { return ranks > 4 ? 1024 : ranks > 2 ? 2048 : 4096; }
 // Of a packet's elements: f32 of bf16, say.
-constexpr int most_result_packets = 2;
+constexpr index most_result_packets = 2;
+std::size_t bytes_of_slot(int ranks) {
+  return bytes_of_linked_block(most_packets(ranks), ranks, 1) * most_blocks_on_links;
+}
 
 [[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
 
@@ -70,10 +73,8 @@ linked_ranks::linked_ranks(int rank, int ranks, double seconds)
         if (ranks < 2 || ranks > most || rank < 0 || rank >= ranks)
           refuse("ranks: " + std::to_string(ranks) + ", where 2 to 8 may be linked");
         static_assert(most == most_linked);
-        const index of_block =
-            bytes_of_linked_block(most_packets(ranks), ranks, most_result_packets);
         return std::make_unique<state>(rank, ranks, static_cast<std::uint64_t>(seconds * 1e9),
-                                       of_block * most_blocks_on_links);
+                                       bytes_of_slot(ranks));
       }()) {
   static_assert(sizeof(memory_handle) == sizeof(gpu::memory_handle));
   const gpu::driver& d = gpu::the_driver();
@@ -141,9 +142,10 @@ void linked_ranks::reduce(const reduction& r, const void* x, std::size_t n, std:
   call.slot_bytes = s.slot_bytes;
   call.n = n;
   call.share = share;
-  call.packets =
-      std::min(gpu::shares(packets, blocks),
-               std::clamp<index>(static_cast<index>(how.packets), 1, most_packets(s.ranks)));
+  // More results than elements leave room for fewer of both.
+  const index most = most_packets(s.ranks) * 2 / (1 + size_of(r.out()) / size_of(r.in()));
+  call.packets = std::min(gpu::shares(packets, blocks),
+                          std::clamp<index>(static_cast<index>(how.packets), 1, most));
   call.steps = gpu::shares(packets, blocks * call.packets);
   call.limit = s.limit;
   gpu::plan p;

@@ -1,4 +1,4 @@
-// Kernels of ranks whose GPUs read one another's memory (bitfold/linked.hpp).
+// Kernels of ranks whose GPUs write to one another's memory (bitfold/linked.hpp).
 #pragma once
 
 #include <bitfold/linked.hpp>

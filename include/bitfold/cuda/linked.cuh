@@ -1,6 +1,7 @@
-// Contributions of linked ranks, one each: their GPUs read one another's memory. Block b of every
-// GPU meets block b of the others, and no others; all have the same grid. What a block reads of
-// others was written by their blocks of its number, in this step.
+// Contributions of linked ranks, one each: their GPUs write to one another's memory, and read what
+// came to their own. (To read the others' takes requests, which go the way of other ranks' answers.)
+// Block b of every GPU meets block b of the others, and no others; all have the same grid. What a
+// block reads was written by the others' blocks of its number, in this step.
 #pragma once
 
 #include <bitfold/cuda/contributions.cuh>
@@ -90,19 +91,24 @@ struct linked {
   std::byte* at;  // this block's bytes in the slot of this step, in this rank's memory
   index first;    // of each share, the packet that is this block's first in this step
 
-  __device__ linked(const linked_call& call, index step, int shares)
+  __device__ linked(const linked_call& call, index step, int result_packets)
       : of(call),
         at(call.memory[call.rank] + bytes_ahead_of_slots +
            ((call.slot + step) & 1) * call.slot_bytes +
-           blockIdx.x * bytes_of_linked_block(call.packets, shares, results::count)),
+           blockIdx.x * bytes_of_linked_block(call.packets, Ranks, result_packets)),
         first((step * gridDim.x + blockIdx.x) * call.packets) {}
 
-  // The place of packet p of a share, in that rank's memory; behind the shares are results.
+  // Where a rank has what another gives it: packet p of elements, or of results.
+  __device__ T* elements_of(int rank, int by, index p) const {
+    return place<T>(rank, static_cast<index>(by) * of.packets + p);
+  }
+  __device__ Out* results_of(int rank, int by, index p) const {
+    return place<Out>(rank, static_cast<index>(Ranks + by * results::count) * of.packets + p);
+  }
   template <class P>
-  __device__ P* place(int rank, int share, index p) const {
+  __device__ P* place(int rank, index packet) const {
     const auto before = at - of.memory[of.rank];
-    return reinterpret_cast<P*>(of.memory[rank] + before +
-                                (static_cast<index>(share) * of.packets + p) * packet_bytes);
+    return reinterpret_cast<P*>(of.memory[rank] + before + packet * packet_bytes);
   }
   __device__ index begin_of(int share) const { return static_cast<index>(share) * of.share; }
   __device__ index end_of(int share) const {
@@ -124,7 +130,7 @@ struct linked {
       });
     }
   }
-  // For the others to read: all elements, or the shares of the others.
+  // To all others all elements, or to each those of its share.
   __device__ void give_all(const T* x) const {
     packet<T, N> v[at_once];
     each_packet(
@@ -133,7 +139,9 @@ struct linked {
           if ((first + p) * N < of.n) v[u] = load_before<N>(x, (first + p) * N, of.n);
         },
         [&](auto u, index p) {
-          if ((first + p) * N < of.n) v[u].store(place<T>(of.rank, 0, p));
+          if ((first + p) * N >= of.n) return;
+          for_each_constant<Ranks - 1>(
+              [&](auto k) { v[u].store(elements_of(other(k + 1), of.rank, p)); });
         });
   }
   __device__ void give_shares(const T* x) const {
@@ -150,7 +158,7 @@ struct linked {
           each(p, [&](auto k, index i) { v[u][k] = load_before<N>(x, i, end_of(other(k + 1))); });
         },
         [&](auto u, index p) {
-          each(p, [&](auto k, index) { v[u][k].store(place<T>(of.rank, other(k + 1), p)); });
+          each(p, [&](auto k, index) { v[u][k].store(elements_of(other(k + 1), of.rank, p)); });
         });
   }
   // Of a share all ranks' elements, folded; put(p, i, results of elements i to i + N - 1).
@@ -166,14 +174,14 @@ struct linked {
             if (k == of.rank)
               v[u][k] = load_before<N>(x, begin + p * N, end);
             else
-              load_16_bytes_now(place<T>(k, share, p), v[u][k].words);
+              load_16_bytes_now(elements_of(of.rank, k, p), v[u][k].words);
           });
         },
         [&](auto u, index p) {
           if (begin + p * N < end) put(p, begin + p * N, results_of_packets<By>(v[u], 0, of.ddof));
         });
   }
-  // The results that the others made.
+  // The results that the others gave.
   __device__ void take_results(Out* out) const {
     constexpr int each = results::each;
     packet<Out, each> v[at_once][Ranks - 1];
@@ -187,7 +195,7 @@ struct linked {
         of.packets * results::count,
         [&](auto u, index p) {
           each_other(p, [&](auto k, index) {
-            load_16_bytes_now(place<Out>(other(k + 1), Ranks, p), v[u][k].words);
+            load_16_bytes_now(results_of(of.rank, other(k + 1), p), v[u][k].words);
           });
         },
         [&](auto u, index p) {
@@ -205,7 +213,7 @@ __global__ void __launch_bounds__(threads_on_links, blocks_together)
   meeting<Ranks> others(of);
 #pragma unroll 1
   for (index step = 0; step < of.steps; ++step) {
-    const linked<By, Ranks, N> here(of, step, 1);
+    const linked<By, Ranks, N> here(of, step, 0);
     here.give_all(x);
     others.meet();
     here.fold(x, 0, [&](index, index i, const auto& results) {
@@ -223,27 +231,29 @@ template <class By, int Ranks, int N, bool Gather>
 __global__ void __launch_bounds__(threads_on_links, blocks_together)
     reduce_linked_shares(const __grid_constant__ linked_call of, const typename By::element* x,
                          typename By::result* out) {
-  using Out = typename By::result;
   using own = linked<By, Ranks, N>;
+  constexpr int given = Gather ? own::results::count : 0;  // packets of results
   meeting<Ranks> others(of);
-  own(of, 0, Ranks).give_shares(x);
+  own(of, 0, given).give_shares(x);
   others.meet();
 #pragma unroll 1
   for (index step = 0; step < of.steps; ++step) {
-    const own here(of, step, Ranks);
+    const own here(of, step, given);
     const index begin = Gather ? 0 : here.begin_of(of.rank), end = here.end_of(of.rank);
     here.fold(x, of.rank, [&](index p, index i, const auto& results) {
 #pragma unroll
       for (int k = 0; k < results.count; ++k) {
         store_before(out, i - begin + k * results.each, end - begin, results.of[k]);
-        if (Gather)
-          results.of[k].store(here.template place<Out>(of.rank, Ranks, p * results.count + k));
+        if constexpr (Gather)
+          for_each_constant<Ranks - 1>([&](auto j) {
+            results.of[k].store(here.results_of(here.other(j + 1), of.rank, p * results.count + k));
+          });
       }
     });
     // What is given for the next step and the results of this one wait for the same meeting. (Who
     // comes to it has read what lay there two steps ago.)
     const bool is_last = step + 1 == of.steps;
-    if (!is_last) own(of, step + 1, Ranks).give_shares(x);
+    if (!is_last) own(of, step + 1, given).give_shares(x);
     if (Gather || !is_last) others.meet();
     if (Gather) here.take_results(out);
   }

@@ -1,5 +1,5 @@
 // What plans and kernels of linked ranks both know: where a block's elements and flags lie in the
-// memory that the GPUs of a host read of one another.
+// memory of each GPU of a host that the others write to.
 #pragma once
 
 #include <bitfold/cuda/tile.hpp>
@@ -7,10 +7,11 @@
 namespace bitfold::cuda {
 
 inline constexpr int most_linked = 8;
-/// A multiprocessor has two blocks, of which one reads while the other waits for its fellows.
+/// A multiprocessor has two blocks, of which one reads and writes while the other waits for its
+/// fellows.
 inline constexpr int threads_on_links = 256, blocks_together = 2;
 /// On half of a large GPU's multiprocessors, so that calls of two groups are there together, in
-/// whatever order. They suffice for links: each thread has several loads under way.
+/// whatever order. They suffice for links.
 inline constexpr int most_blocks_on_links = 128;
 
 // First of all flags, of each block one by each rank, which that rank sets; then how often each
@@ -32,10 +33,10 @@ struct linked_call {
   std::uint64_t limit;   ///< nanoseconds that a block waits for the others
 };
 
-/// Bytes of a block in a slot: elements of `shares` shares, and results of one, of `packets`
-/// packets.
-BITFOLD_HD constexpr index bytes_of_linked_block(index packets, int shares, int result_packets) {
-  return packets * 16 * static_cast<index>(shares + result_packets);
+/// Bytes of a block in a slot: what each rank gives it, `packets` packets of elements and so many
+/// times as many of results.
+BITFOLD_HD constexpr index bytes_of_linked_block(index packets, int ranks, int result_packets) {
+  return packets * 16 * static_cast<index>(ranks * (1 + result_packets));
 }
 
 }  // namespace bitfold::cuda
