@@ -45,10 +45,10 @@ def test_the_signatures_are_numpys(name, ours, theirs):
     if name in UFUNCS and ("out", theirs[0][1], None) not in ours and len(theirs) > 3:
         theirs = [p for p in theirs if p[0] in {q[0] for q in ours}]
         ours = [p if p[0] != "axis" else next(q for q in theirs if q[0] == "axis") for p in ours]
-    # NumPy before 2.0 has some of these alone.
+    # Older NumPy has some of these alone.
     known = {p[0] for p in theirs}
     assert [p for p in ours if p[0] in known] == theirs
-    assert {p[0] for p in ours} - known <= {"mean", "correction", "stable", "sorted"}
+    assert {p[0] for p in ours} - known <= {"mean", "correction", "stable", "sorted", "descending"}
 
 
 CALLS = [
@@ -199,6 +199,16 @@ def test_sorts_are_stable():
         for axis in (0, -1, None):
             assert bits(bn.sort(x, axis)) == bits(np.sort(x, axis, kind="stable"))
             assert bits(bn.argsort(x, axis, "quicksort")) == bits(np.argsort(x, axis, kind="stable"))
+
+
+def test_sorts_from_the_largest_down():
+    few = R.integers(0, 5, 4000).astype(np.float32)
+    if "descending" not in inspect.signature(np.sort).parameters:
+        with pytest.raises(TypeError):
+            bn.sort(few, descending=True)
+        return
+    assert bits(bn.sort(few, descending=True)) == bits(np.sort(few, stable=True, descending=True))
+    assert bits(bn.argsort(few, descending=True)) == bits(np.argsort(-few, kind="stable"))
 
 
 def test_of_equal_elements_the_first_is_kept():

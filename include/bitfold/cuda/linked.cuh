@@ -1,7 +1,7 @@
 // Contributions of linked ranks, one each: their GPUs write to one another's memory, and read what
-// came to their own. (To read the others' takes requests, which go the way of other ranks' answers.)
-// Block b of every GPU meets block b of the others, and no others; all have the same grid. What a
-// block reads was written by the others' blocks of its number, in this step.
+// came to their own. (To read the others' takes requests, which go the way of other ranks'
+// answers.) Block b of every GPU meets block b of the others, and no others; all have the same
+// grid. What a block reads was written by the others' blocks of its number, in this step.
 #pragma once
 
 #include <bitfold/cuda/contributions.cuh>

@@ -8,14 +8,19 @@ from typing import Any, NamedTuple
 import numpy as _np
 
 
-def sort(a, axis=-1, kind=None, order=None, *, stable=None) -> Any:
-    """Stable, whatever is asked for."""
-    return _np.sort(a, axis=axis, kind="stable", order=order)
+def _stable(descending) -> dict:
+    # NumPy from 2.5 on sorts either way, and takes no `kind` beside that.
+    return {"stable": True, "descending": True} if descending not in (_np._NoValue, None, False) else {"kind": "stable"}
 
 
-def argsort(a, axis=-1, kind=None, order=None, *, stable=None) -> Any:
-    """Stable, whatever is asked for."""
-    return _np.argsort(a, axis=axis, kind="stable", order=order)
+def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=_np._NoValue) -> Any:
+    """Stable, whatever is asked for. `descending` is for NumPy 2.5 and newer."""
+    return _np.sort(a, axis=axis, order=order, **_stable(descending))
+
+
+def argsort(a, axis=-1, kind=None, order=None, *, stable=None, descending=_np._NoValue) -> Any:
+    """Stable, whatever is asked for. `descending` is for NumPy 2.5 and newer."""
+    return _np.argsort(a, axis=axis, order=order, **_stable(descending))
 
 
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True) -> Any:
