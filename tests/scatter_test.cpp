@@ -432,6 +432,7 @@ TEST_CASE("scatter: mistakes of rows are errors") {
   refused("keys: ", sum, rows, {2, keys.data(), up.data()});
   refused("keys: ", sum, rows, {2, nullptr, nullptr});
   refused("keys: ", sum, rows, {2, keys.data(), nullptr});
+  refused("keys: there are some, and no places", sum, rows, {0, keys.data(), nullptr});
   for (const auto& wrong : {down, late, far})
     refused("offsets: ", sum, rows, {2, nullptr, wrong.data()});
   const listed_rows weighted{dtype::f32, 3, 2, x.data(), nullptr, x.data()};

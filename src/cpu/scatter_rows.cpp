@@ -326,6 +326,8 @@ void scatter_rows(const scattering& how, const listed_rows& x, const places_of_r
   const scatter_task t = scatter_task_for(how, x.type, opts);
   if (x.weights && (t.how != joining::sum || !is_float(x.type)))
     refuse("weights: of sums and means of floats alone");
+  if (to.keys && to.count == 0 && x.count > 0 && !how.leaves_out)
+    refuse("keys: there are some, and no places");
   if (to.count * x.n == 0) return;
   if (!out || (x.count > 0 && !x.x)) refuse("x, out: a null pointer");
   const auto pitch = static_cast<std::int64_t>(x.n);
