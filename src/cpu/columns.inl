@@ -261,17 +261,10 @@ struct row_engine {
       });
     } else {
       for_each_row([&](Source leaf) BITFOLD_LAMBDA {
-        const auto lanes = [&](int n) BITFOLD_LAMBDA {
-          return method::fold_lane<F, order::rows>(n, [&](int r) BITFOLD_LAMBDA {
-            const int i = r * order::lanes + p.first;
-            return r < p.n ? leaf.elements(i) : leaf.first_elements(i, p.longer);
-          });
-        };
-        const state s = lanes(p.n + (p.longer > 0));
-        if (p.n == 0 || !p.mixed()) return s;
-        return state::zip([&](auto x, auto y)
-                              BITFOLD_LAMBDA { return simd::first_n_of(p.longer, x, y); },
-                          s, lanes(p.n));
+        const auto last = leaf.first_elements(p.n * order::lanes + p.first, p.longer);
+        return single::lanes_of(p.n, p.longer, [&](int r) BITFOLD_LAMBDA {
+          return r < p.n ? leaf.elements(r * order::lanes + p.first) : last;
+        });
       });
     }
   }
@@ -291,21 +284,16 @@ struct row_engine {
     order::index elements[max];  // elements
     int lanes[max], depth = 0;
 
-    BITFOLD_INLINE void merge_last(state& s, order::index& n) {
-      --depth;
-      s = F::merge(pending[depth], s, bitfold::fold::counts{elements[depth], n});
-      n += elements[depth];
-    }
-    BITFOLD_INLINE void push(state s, int pushed, order::index n) {
-      for (; depth > 0 && lanes[depth - 1] == pushed; pushed *= 2) merge_last(s, n);
+    // The last run meets all before it.
+    BITFOLD_INLINE void push(state s, int pushed, order::index n, bool last) {
+      for (; depth > 0 && (last || lanes[depth - 1] == pushed); pushed *= 2) {
+        --depth;
+        s = F::merge(pending[depth], s, bitfold::fold::counts{elements[depth], n});
+        n += elements[depth];
+      }
       pending[depth] = s;
       lanes[depth] = pushed;
       elements[depth++] = n;
-    }
-    BITFOLD_INLINE state total() {
-      state s = pending[--depth];
-      for (order::index n = elements[depth]; depth > 0;) merge_last(s, n);
-      return s;
     }
   };
 
@@ -336,9 +324,9 @@ struct row_engine {
         } else {
           single::fold_vectors(v[i], p.elements(0, p.lanes) / width);
         }
-        c.push(v[i][0], p.lanes, p.elements(0, p.lanes));
+        c.push(v[i][0], p.lanes, p.elements(0, p.lanes), i == cut.count - 1);
       }
-      const state s = c.total();
+      const state s = c.pending[0];
       for (int k = 0; k < std::min(width, count - done); ++k, out += sizeof(partial)) {
         const partial p = F::template rebase<A>(
             s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, k); }), 0);

@@ -165,6 +165,18 @@ struct engine {
     return v[0];
   }
 
+  // The state of a vector's lanes: of n elements each, and, where longer > 0, the first `longer` of
+  // them of one more. row(r) is their elements. They are folded twice where the lengths differ.
+  template <class Row>
+  BITFOLD_INLINE static state lanes_of(int n, int longer, Row row) {
+    const auto lanes = [&](int count)
+                           BITFOLD_LAMBDA { return method::fold_lane<F, order::rows>(count, row); };
+    const state s = lanes(n + (longer > 0));
+    if (n == 0 || longer <= 0 || longer >= width) return s;
+    return state::zip([=](auto x, auto y) BITFOLD_LAMBDA { return simd::first_n_of(longer, x, y); },
+                      s, lanes(n));
+  }
+
   // Whether short leaves are folded in vectors. Counted folds are not: lanes of different lengths
   // would need a count each.
   static constexpr bool short_in_vectors() {
@@ -194,22 +206,9 @@ struct engine {
       const Source last = copy.elements(p.first + static_cast<index>(rows * order::lanes));
       state v[columns];
       for (int c = 0; c < columns; ++c) {
-        const auto row = [&](int r) BITFOLD_LAMBDA {
+        v[c] = lanes_of(rows, rest - c * width, [&](int r) BITFOLD_LAMBDA {
           return r < rows ? p.elements(r * order::lanes + c * width) : last.elements(c * width);
-        };
-        const auto lane = [&](int count) BITFOLD_LAMBDA {
-          return method::fold_lane<F, order::rows>(count, row);
-        };
-        const int longer = rest - c * width;  // lanes of this column that reach into the last row
-        if (longer <= 0) {
-          v[c] = lane(rows);
-        } else if (longer >= width) {
-          v[c] = lane(rows + 1);
-        } else {
-          v[c] = state::zip([=](auto x, auto y)
-                                BITFOLD_LAMBDA { return simd::first_n_of(longer, x, y); },
-                            lane(rows + 1), lane(rows));
-        }
+        });
       }
       fold_vectors(v, 0);
       return fold_lanes(v[0], 0);
