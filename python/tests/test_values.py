@@ -291,11 +291,15 @@ def test_processes():
         assert pool.map(child, range(4)) == [child(None)] * 4
 
 
+# A shell's process in the background ignores interrupts.
+INTERRUPT_SOON = ("signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                  "threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n")
+
+
 def test_an_interrupt_is_raised_when_the_call_ends():
     code = ("import bitfold, numpy as np, os, signal, threading\n"
             "x = np.random.default_rng(0).random(1 << 22)\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a shell's process in the background ignores
-            "threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+            f"{INTERRUPT_SOON}"
             "try:\n"
             "    while True: bitfold.count_distinct(x)\n"
             "except KeyboardInterrupt: print('interrupted')\n")
@@ -306,8 +310,7 @@ def test_an_interrupt_is_raised_when_the_call_ends():
 def test_an_interrupted_accumulator_is_as_before():
     code = ("import bitfold, numpy as np, os, signal, threading\n"
             "x, a, done = np.ones(1 << 25, np.float32), bitfold.accumulator('float32'), 0\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a shell's process in the background ignores
-            "threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+            f"{INTERRUPT_SOON}"
             "try:\n"
             "    while True:\n"
             "        a.add(x)\n"

@@ -142,10 +142,12 @@ void linked_ranks::reduce(const reduction& r, const void* x, std::size_t n, std:
   call.slot_bytes = s.slot_bytes;
   call.n = n;
   call.share = share;
-  // More results than elements leave room for fewer of both.
-  const index most = most_packets(s.ranks) * 2 / (1 + size_of(r.out()) / size_of(r.in()));
+  // As many as a slot has room for, with their results.
+  const auto results = static_cast<int>(size_of(r.out()) / size_of(r.in()));
+  const index room =
+      s.slot_bytes / (bytes_of_linked_block(1, s.ranks, results) * most_blocks_on_links);
   call.packets = std::min(gpu::shares(packets, blocks),
-                          std::clamp<index>(static_cast<index>(how.packets), 1, most));
+                          std::clamp<index>(static_cast<index>(how.packets), 1, room));
   call.steps = gpu::shares(packets, blocks * call.packets);
   call.limit = s.limit;
   gpu::plan p;
