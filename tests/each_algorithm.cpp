@@ -196,7 +196,8 @@ int cublasLtMatrixLayoutSetAttribute(matrix of, int which, const void* value, st
 int cublasLtMatmul(handle by, description what, const void* alpha, const void* a, matrix of_a,
                    const void* b, matrix of_b, const void* beta, const void* c, matrix of_c,
                    void* d, matrix of_d, const void*, void* workspace, std::size_t size, void* on) {
-  const std::vector<algorithm>& all = all_for({by, what, of_a, of_b, of_c, of_d, size});
+  const product asked{by, what, of_a, of_b, of_c, of_d, size};
+  const std::vector<algorithm>& all = all_for(asked);
   most = std::max(most, all.size());
   constexpr int not_supported = 15;
   // Some that pass the library's check do not take these addresses.

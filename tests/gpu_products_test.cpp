@@ -56,8 +56,10 @@ struct matrices {
     return times == 0 ? v : repeated(v);
   }
   view repeated(view v) const {
-    std::copy_backward(&v.extent[0], &v.extent[v.rank], &v.extent[v.rank + 1]);
-    std::copy_backward(&v.stride[0], &v.stride[v.rank], &v.stride[v.rank + 1]);
+    for (int k = v.rank; k > 0; --k) {
+      v.extent[k] = v.extent[k - 1];
+      v.stride[k] = v.stride[k - 1];
+    }
     v.extent[0] = times;
     v.stride[0] = 0;
     ++v.rank;

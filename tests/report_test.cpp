@@ -763,14 +763,22 @@ TEST_CASE("texts of a report do not command the terminal, nor make lines") {
   a["wrong"] = json::array({json_of(wrong_row{"suspect", "1", "here", "1", "2"})});
   a["batches"] =
       json::array({json_of(batch_row{"suspect", "f32", "rows", 16, "", 4, 1024, 1, {}})});
-  a["products"] = json::array({json_of(
-      product_row{.contestant = "suspect", .input = "normal", .in = "f32", .digest = "1"})});
-  a["product_bits"] =
-      json::array({json_of(product_bits_row{.contestant = "suspect", .in = "f32"})});
-  a["product_speed"] =
-      json::array({json_of(product_speed_row{.contestant = "suspect", .in = "f32"})});
-  a["ranks"] = json::array({json_of(rank_row{
-      .contestant = "suspect", .input = "normal", .in = "f32", .ranks = 2, .digest = "1"})});
+  const auto suspect = []<class Row>(Row r) {
+    r.contestant = "suspect";
+    r.in = "f32";
+    return r;
+  };
+  auto product = suspect(product_row{});
+  product.input = "normal";
+  product.digest = "1";
+  auto over_ranks = suspect(rank_row{});
+  over_ranks.input = "normal";
+  over_ranks.ranks = 2;
+  over_ranks.digest = "1";
+  a["products"] = json::array({json_of(product)});
+  a["product_bits"] = json::array({json_of(suspect(product_bits_row{}))});
+  a["product_speed"] = json::array({json_of(suspect(product_speed_row{}))});
+  a["ranks"] = json::array({json_of(over_ranks)});
   a["machine"]["gpus"] = {"a GPU"};
   json b = a;
   b["products"][0]["digest"] = "2";

@@ -163,7 +163,7 @@ struct fold_pairs_loop {
   [[gnu::always_inline]] static void run(const void* const* rows, std::size_t n,
                                          std::size_t columns, void* to) {
     for (std::size_t c = 0; c < columns; c += width) {
-      E pending[std::bit_width(unsigned{order::lanes})][width], x[width];
+      E pending[std::bit_width(unsigned{order::lanes})][width], x[width]{};
       std::size_t depth = 0;
       const auto row = [&](std::size_t k) { return static_cast<const E*>(rows[k]) + c; };
       const auto put_aside = [&] {

@@ -195,6 +195,7 @@ plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db, 
   if (of.n == 0) return made;
   if (of.count == 0) {
     const std::size_t bytes = of.n * size_of(of.type);
+    made.steps.reserve(2);  // of a vector that grows here g++ 13 thinks that it writes to none
     if (dw) made.steps.emplace_back(fill{{base::result, 0}, bytes});
     if (db) made.steps.emplace_back(fill{{base::result, 1}, bytes});
     return made;
