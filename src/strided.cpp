@@ -200,12 +200,35 @@ void copy_rows(const rectangle<T>& m) {
   }
 }
 
+// A long run is asked for as it is copied, a short one some runs ahead.
+template <class T>
+constexpr bool is_long(std::ptrdiff_t elements) {
+  return elements * static_cast<std::ptrdiff_t>(sizeof(T)) > 2048;
+}
+
+// Copies most of a long run, in pieces, and says how many elements that is. (Not inlined: g++ would
+// know that the rest is short, and copy that word by word.)
+template <class T>
+[[gnu::noinline]] std::ptrdiff_t copy_pieces(const T* from, std::ptrdiff_t n, T* to) {
+  constexpr std::ptrdiff_t piece = 1024 / sizeof(T);
+  std::ptrdiff_t i = 0;
+  for (; n - i >= 2 * piece; i += piece) {
+    foresee(address_at(from, i + 2 * piece), piece * sizeof(T));
+    std::memcpy(to + i, from + i, piece * sizeof(T));
+  }
+  return i;
+}
+
 template <class T>
 void copy_rectangle(const rectangle<T>& m) {
   if (m.across == 1)
-    for (std::ptrdiff_t r = 0; r < m.rows; ++r)
-      std::memcpy(m.to + r * m.pitch, m.from + r * m.down,
-                  static_cast<std::size_t>(m.columns) * sizeof(T));
+    for (std::ptrdiff_t r = 0; r < m.rows; ++r) {
+      const T* const from = m.from + r * m.down;
+      T* const to = m.to + r * m.pitch;
+      const std::ptrdiff_t copied = is_long<T>(m.columns) ? copy_pieces(from, m.columns, to) : 0;
+      std::memcpy(to + copied, from + copied,
+                  static_cast<std::size_t>(m.columns - copied) * sizeof(T));
+    }
   else if (m.across == -1)
     copy_rows<-1>(m);
   else if (m.across == 2)
@@ -253,7 +276,7 @@ void strided_matrix::copy(std::uint64_t row, std::uint64_t count, std::uint64_t 
                                               static_cast<std::ptrdiff_t>(elements),
                                               target,
                                               to_next};
-                         if (ahead != 0 && across == 1 && elements * sizeof(T) <= 16384)
+                         if (ahead != 0 && across == 1 && !is_long<T>(m.columns))
                            for (std::ptrdiff_t r = 0; r < m.rows; ++r)
                              foresee(address_at(from, ahead + r * down), elements * sizeof(T));
                          copy_rectangle(m);
