@@ -2,6 +2,7 @@
 // for them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -79,8 +80,12 @@ class strided_batch : public batch {
   }
   std::uint64_t gathered_outputs() const override {
     if (contiguous_) return 1;
-    // Outputs that share lines of the cache; or pages, as the short runs of planes do.
-    return run_length_ == 0 ? 64 / size_of(type) : run_length_ < 4096 / size_of(type) ? 8 : 1;
+    const std::uint64_t size = size_of(type);
+    if (run_length_ == 0) return 64 / size;  // which share lines of the cache
+    if (run_length_ >= 4096 / size) return 1;
+    // Pages, as the short runs of planes do: so many that what is gathered stays in the first-level
+    // cache, or nearly.
+    return std::max<std::uint64_t>(2, 8 / size);
   }
 
  private:
