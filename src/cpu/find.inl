@@ -25,6 +25,15 @@ template <class F, class T>
 using folded_as =
     std::conditional_t<ignores_sign<F> && std::is_same_v<T, std::uint64_t>, std::int64_t, T>;
 
+// Folds that are worth kernels of their own for narrow types, which widen as they load: sums, and
+// the squares of norms.
+template <class F, class T, class A>
+inline constexpr bool widens_as_it_loads =
+    is_plain_sum<F> && std::is_integral_v<A> == std::is_integral_v<T>;
+template <class M, class T>
+inline constexpr bool widens_as_it_loads<fold::additive<M, fold::square>, T, double> =
+    !M::compensated && !std::is_integral_v<T>;
+
 // Whether this build has kernels in vectors of it: a sample has one accumulator for each fold, and
 // leaves the others to scalars.
 #ifdef BITFOLD_SAMPLE_OF_KERNELS
@@ -47,7 +56,6 @@ inline kernels find(const reduction& r) {
       return find_kernels_of<target::scalar>(r);
     } else {
       using Base = typename F::accumulation;
-      // Plain sums of narrow types are worth kernels of their own, which widen as they load.
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> kernels {
         if constexpr (!bitfold::fold::holds<A, T>()) {
           return {};  // not reached: make_reduction chose an A that holds T
@@ -60,8 +68,7 @@ inline kernels find(const reduction& r) {
                               transpose<T, A>};
           if constexpr (1 < simd::width<A>)
             batch.rows = row_engine<Base, array_elements<Base, K, K>>::run;
-          constexpr bool widens =
-              !same && is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>;
+          constexpr bool widens = !same && widens_as_it_loads<Base, T, A>;
           using In = std::conditional_t<widens, T, K>;
           using Out = std::conditional_t<widens, A, K>;
           constexpr bool slow_tail =
