@@ -83,8 +83,8 @@ class strided_batch : public batch {
     const std::uint64_t size = size_of(type);
     if (run_length_ == 0) return 64 / size;  // which share lines of the cache
     if (run_length_ >= 4096 / size) return 1;
-    // Pages, as the short runs of planes do: so many that what is gathered stays in the first-level
-    // cache, or nearly.
+    // Pages, as the short runs of planes do: so many that a tile of each (cpu/task.hpp), which are
+    // gathered at once, stays in the first-level cache, or nearly.
     return std::max<std::uint64_t>(2, 8 / size);
   }
 
