@@ -5,7 +5,7 @@
 A step has 12 contributions (micro-batches). One process makes them all and folds their gradients, by the definition. Then ranks make them, by
 DistributedDataParallel and by FSDP2, in equal shares and in unequal ones. Half-way the most ranks stop, and fewer resume from their checkpoint.
 Beside it stands what torch alone does on as many ranks, against torch alone in one process. On CPUs ranks meet by gloo; on GPUs, one for each, by
-NCCL. The exit status is 1 where a bit of bitfold's differs, and 2 where something failed.
+NCCL. Of more ranks than there are GPUs several share one, and meet by gloo. The exit status is 1 where a bit of bitfold's differs, and 2 where something failed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def mean(run: Run, losses: list[Tensor]) -> Tensor:
 def train(run: Run, rank: int = 0) -> dict:
     """The losses, the weights, and how long a step takes among the later half."""
     torch.manual_seed(0)
-    here, text = torch.device(run.device, rank if run.device == "cuda" else None), corpus()
+    here, text = torch.device(run.device, torch.cuda.current_device() if run.device == "cuda" else None), corpus()
     first, mine = sum(run.shares[:rank]), run.shares[rank]
     model = over(run, Model().to(here), mine)
     parameters, losses, later, begin = list(model.parameters()), [], run.steps[len(run.steps) // 2 :], 0.0
@@ -133,8 +133,16 @@ def train(run: Run, rank: int = 0) -> dict:
     ms = 1000 * (finished(run) - begin) / len(later)
     if run.save:
         checkpoint.save(dict(zip(("model", "optimizer"), get_state_dict(model, optimizer))), checkpoint_id=run.save)
-    weights = [p.full_tensor() if run.way == "FSDP2" else p for p in parameters]
-    return {"losses": [loss.cpu() for loss in losses], "weights": [w.detach().cpu() for w in weights], "ms": round(ms, 2)}
+    return {"losses": [loss.cpu() for loss in losses], "weights": [whole(run, p.detach()).cpu() for p in parameters], "ms": round(ms, 2)}
+
+
+def whole(run: Run, parameter: Tensor) -> Tensor:
+    """Of which FSDP2 gives each rank some rows. (By DTensor.full_tensor PyTorch 2.11 crashes over gloo on a GPU.)"""
+    if run.way != "FSDP2":
+        return parameter
+    rows = [torch.empty(0)] * len(run.shares)
+    dist.all_gather_object(rows, parameter.to_local().cpu())
+    return torch.cat(rows)
 
 
 def finished(run: Run) -> float:
@@ -159,8 +167,8 @@ def of_rank(rank: int, runs: list[Run], folder: str) -> None:
         torch.set_num_threads(1)
         backend, size, wait = "gloo", len(runs[0].shares), datetime.timedelta(minutes=5)
         if runs[0].device == "cuda":
-            torch.cuda.set_device(rank)
-            backend = "cpu:gloo,cuda:nccl"
+            torch.cuda.set_device(rank % torch.cuda.device_count())
+            backend = "cpu:gloo,cuda:nccl" if size <= torch.cuda.device_count() else "cpu:gloo,cuda:gloo"
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=wait)
         torch.save([under_mode(run, rank) for run in runs], f"{folder}/{rank}.pt")
         dist.all_reduce(torch.zeros(1))  # by way of CPUs: on no GPU is anything under way when a process ends
@@ -211,6 +219,8 @@ def measure(device: str, numbers: list[int], steps: int, contributions: int, fol
     found: dict[Run, list[dict]] = {}
     for size in numbers:
         runs = runs_on(size, range(steps), (True, False))
+        if device == "cuda" and torch.cuda.device_count() < size:
+            runs = [r for r in runs if r.on or r.way == "DDP"]  # torch's own sums of shards want NCCL there
         if size == most:
             runs += [dataclasses.replace(r, save=f"{folder}/{r.way}") for r in runs_on(size, before)]
             runs += [Run(device, True, "DDP", (*(2,) * (size - 1), contributions - 2 * (size - 1)), range(steps))]
@@ -248,12 +258,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"argument --contributions: {options.contributions}, where {max(numbers)} ranks want two each at least")
     if options.steps < 2:
         parser.error(f"argument --steps: {options.steps}, where two at least are wanted, to stop between them")
-    if options.device == "cuda" and torch.cuda.device_count() < max(numbers):
-        parser.error(f"argument --ranks: {max(numbers)} ranks want a GPU each, and there are {torch.cuda.device_count()}")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("argument --device: there is no GPU here that torch sees")
 
     head = {"torch": torch.__version__, "bitfold": bitfold.__version__, "machine": platform.processor() or platform.machine()}
     if options.device == "cuda":
-        head |= {"gpu": torch.cuda.get_device_name(), "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
+        head |= {"gpus": torch.cuda.device_count(), "gpu": torch.cuda.get_device_name(), "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
     head["allow"] = " ".join(allowed(options.device)) or "nothing"
     print(", ".join(f"{name} {value}" for name, value in head.items()), flush=True)
     torch.set_num_threads(1)

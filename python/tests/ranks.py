@@ -1,5 +1,5 @@
-"""Processes that are the ranks of a group, of gloo on CPUs or of NCCL with a GPU each: what each does is a function of this file, or `MODULE.NAME`,
-which `run` starts."""
+"""Processes that are the ranks of a group, of gloo on CPUs, of NCCL with a GPU each, or of gloo with GPUs that they share: what each does is a
+function of this file, or `MODULE.NAME`, which `run` starts."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ DEVICE = torch.device("cpu")
 def _rank(rank: int, size: int, folder: str, seconds: float, backend: str, wanted, results) -> None:
     global DEVICE
     torch.set_num_threads(1)
-    if "nccl" in backend:
-        DEVICE = torch.device("cuda", rank)
+    if "cuda" in backend or "nccl" in backend:
+        DEVICE = torch.device("cuda", rank % torch.cuda.device_count())
         torch.cuda.set_device(DEVICE)
     store = f"file://{folder}/store"
     dist.init_process_group(backend, init_method=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=seconds))
@@ -243,6 +243,10 @@ def contributions(rank: int, size: int) -> int:
 
 def one_each_by_messages(rank: int, size: int) -> None:
     one_each(rank, size, by_messages(size), CASES[::4])
+
+
+def one_each_of_some(rank: int, size: int) -> None:
+    one_each(rank, size, None, CASES[1::4])
 
 
 def one_each(rank: int, size: int, group: dist.ProcessGroup | None = None, cases: list = CASES) -> None:

@@ -53,7 +53,7 @@ NO_ARITHMETIC: dict[str, tuple[str, ...]] = {
 }
 
 _OF_NO_ARITHMETIC = frozenset(name for names in NO_ARITHMETIC.values() for name in names)
-_ENGINES = {"cpu": "gloo", "cuda": "nccl"}  # by which bitfold's messages go
+_ENGINES = {"cpu": ("gloo",), "cuda": ("nccl", "gloo")}  # by which bitfold's messages go
 
 
 def moves(op: torch._ops.OpOverload) -> bool:
@@ -160,8 +160,8 @@ def _group_for(group, device: torch.device) -> Group:
         engine = engines_of(group).get(device.type)
     except (KeyError, TypeError, ValueError):
         raise Uncovered("a group that torch.distributed has no name for") from None
-    if engine != _ENGINES.get(device.type):
-        raise Uncovered(f"on {device.type} bitfold's messages go by {_ENGINES.get(device.type)}, and the group's engine is {engine}")
+    if engine not in (taken := _ENGINES.get(device.type, ())):
+        raise Uncovered(f"on {device.type} bitfold's messages go by {' or '.join(taken) or 'no engine'}, and the group's is {engine}")
     return group_of(group)
 
 

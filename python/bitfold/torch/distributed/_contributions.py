@@ -225,8 +225,8 @@ class Call:
         if (len(self.sizes) > 1 or not isinstance(self.parts, int)) and (len(self.sizes) != self.group.size or self.sizes[self.group.rank] != out.numel()):
             raise ValueError(f"output: of {out.numel()} elements, where the input's parts for {self.group.size} ranks have {self.sizes}")
         self.n, self.device = sum(self.sizes), out.device
-        if out.is_cuda and self.group.size > 1 and not self.group.has_nccl:
-            raise TypeError(f"tensor: on {out.device}, and the group's engine for GPUs is not nccl")
+        if out.is_cuda and not self.group.takes_gpus:
+            raise TypeError(f"tensor: on {out.device}, and the group has neither nccl nor an engine for the CPU's memory")
         if isinstance(self.contributions, Contributions):
             kept = self.contributions
             taken = kept.rule.taken if kept.rule else self.dtype or out.dtype

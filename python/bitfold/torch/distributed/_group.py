@@ -34,6 +34,16 @@ class Disagreement(RuntimeError):
     """A call that is not the same on all ranks, or that one of them refuses: each rank has this error, and no result."""
 
 
+class Copied:
+    """A message in the CPU's memory, of a tensor on a GPU, which has it when it is waited for."""
+
+    def __init__(self, message: Tensor, tensor: Tensor) -> None:
+        self.message, self._tensor = message, tensor
+
+    def wait(self) -> None:
+        self._tensor.copy_(self.message)
+
+
 class Job:
     """A call under way on a group's thread. On a GPU it is enqueued when the thread is done; whoever waits then has it ahead of what is enqueued next."""
 
@@ -80,16 +90,17 @@ class Group:
     stand at different places: no more calls then.
 
     Beside NCCL there is always an engine for the CPU's memory. By that one the ranks agree, so that no GPU is waited for, and that a rank which is
-    not there is an error of a call, where NCCL ends the process."""
+    not there is an error of a call, where NCCL ends the process. Without NCCL all messages go by it, and those of GPUs are copied there and back."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.rank, self.size = group.rank(), group.size()
         self._calls, self._failure, self._rooms = 0, None, {}
         self._ranks = dist.get_process_group_ranks(group)
-        self._engine, self.has_nccl, self.host = None, False, None
+        self._engine, self.has_nccl, self.takes_gpus, self.host = None, False, True, None
         if self.size > 1:
             engines = engines_of(group)
             self.has_nccl = engines.get("cuda") == "nccl"
+            self.takes_gpus = self.has_nccl or "cpu" in engines
             backend = f"cpu:{engines.get('cpu', 'gloo')},cuda:nccl" if self.has_nccl else dist.get_backend(group)
             timeout = group._get_backend(torch.device("cpu" if "cpu" in engines else "cuda")).options._timeout
             self._seconds = timeout.total_seconds()
@@ -121,21 +132,28 @@ class Group:
         """What all ranks of the host wrote to its memory is there then."""
         self._try(lambda: self.host.exchange(b""))
 
-    def begin(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> list[dist.Work]:
+    def begin(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> list[dist.Work | Copied]:
         """To each rank some messages, and from each some, whose lengths the receiver knows. What goes to this rank itself is left out, and so
         is what is empty. Two ranks begin what they send one another in the same order."""
+        copied = []
+
+        def room_for(t: Tensor) -> Tensor:
+            if self.has_nccl or not t.is_cuda:
+                return t
+            copied.append(Copied(torch.empty_like(t, device="cpu"), t))
+            return copied[-1].message
 
         def messages() -> list[dist.Work]:
             wanted = []
             for step in range(1, self.size):
                 to, origin = (self.rank + step) % self.size, (self.rank - step) % self.size
-                wanted += [dist.P2POp(dist.irecv, t, self._ranks[origin], self._engine) for t in receive[origin] if t.numel()]
-                wanted += [dist.P2POp(dist.isend, t, self._ranks[to], self._engine) for t in send[to] if t.numel()]
+                wanted += [dist.P2POp(dist.irecv, room_for(t), self._ranks[origin], self._engine) for t in receive[origin] if t.numel()]
+                wanted += [dist.P2POp(dist.isend, t if self.has_nccl else t.cpu(), self._ranks[to], self._engine) for t in send[to] if t.numel()]
             return dist.batch_isend_irecv(wanted) if wanted else []
 
-        return self._try(messages)
+        return [*self._try(messages), *copied]
 
-    def end(self, messages: Sequence[dist.Work]) -> None:
+    def end(self, messages: Sequence[dist.Work | Copied]) -> None:
         self._try(lambda: [m.wait() for m in messages])
 
     def exchange(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> None:
@@ -143,7 +161,7 @@ class Group:
 
     def greet(self, device: torch.device) -> None:
         """Ahead of the first messages from GPUs: NCCL begins with all ranks at once, and not every rank has messages."""
-        if device.type == "cuda" and self.size > 1 and device not in self._greeted:
+        if self.has_nccl and device.type == "cuda" and device not in self._greeted:
             self._try(lambda: dist.all_reduce(torch.zeros(1, device=device), group=self._engine))
             self._greeted.add(device)
 
