@@ -105,7 +105,8 @@ class meeting {
       if (number.load(std::memory_order_acquire) == calls_) return;
       const double waited = std::chrono::duration<double>(clock::now() - begin).count();
       if (waited > 0.01 && !is_there(file_, rank) && number.load() != calls_)
-        throw std::runtime_error("bitfold: rank " + std::to_string(rank) + " has ended");
+        throw std::runtime_error("bitfold: rank " + std::to_string(rank) +
+                                 " has ended, or had an error amid a call");
       if (waited > seconds_)
         throw std::runtime_error("bitfold: rank " + std::to_string(rank) + " did not come within " +
                                  std::to_string(seconds_) + " seconds");

@@ -1,6 +1,6 @@
-// Ranks whose GPUs write to one another's memory: processes of one host, with a GPU each. What they
-// have goes from one memory to the other, and is folded there, by one kernel
-// (docs/distributed.md).
+// Ranks whose GPUs write to one another's memory: processes of one host, with a GPU each, or with
+// one that some of them share. What they have goes from one memory to the other, and is folded
+// there, by one kernel (docs/distributed.md).
 #pragma once
 
 #include <array>
@@ -24,8 +24,9 @@ class linked_ranks {
   static constexpr int most = 8;  ///< ranks
 
   /// Of `ranks` of them this one, on the current device. `seconds`: how long a kernel waits for the
-  /// others before it ends with an error, as every call in its context does then. Errors:
-  /// errc::usage (more ranks than `most`, or fewer than 2); errc::no_device; errc::cuda.
+  /// others before it ends with an error, as every call in its context does then. All ranks have
+  /// done their calls before the first of them is destroyed. Errors: errc::usage (more ranks than
+  /// `most`, or fewer than 2; a rank that is none of them); errc::no_device; errc::cuda.
   linked_ranks(int rank, int ranks, double seconds);
   ~linked_ranks();
   linked_ranks(const linked_ranks&) = delete;
@@ -45,14 +46,16 @@ class linked_ranks {
 
   /// To out, n results: of each element the reduction over the ranks, with the bits that
   /// reduce_contributions has for their x in order. All ranks make the same calls, each on one
-  /// stream, or behind one another. Enqueues one kernel.
+  /// stream, or behind one another. Enqueues one kernel. After an error on one rank the others'
+  /// kernels wait for it in vain, and no rank makes more calls.
   /// x: n elements of type r.in() in device memory, aligned to 16 bytes.
-  /// out: room for n results of type r.out(), aligned to 16 bytes; it may be x.
-  /// Errors: errc::usage (not aligned; null; what `takes` refuses; open() was not called);
-  /// errc::cuda.
+  /// out: room for n results of type r.out(), aligned to 16 bytes. It may be x where results have
+  /// as many bytes as elements, and lies apart from it otherwise. Errors: errc::usage (not aligned;
+  /// null; out overlaps x; what `takes` refuses; open() was not called); errc::cuda.
   void all_reduce(const reduction& r, const void* x, std::size_t n, void* out, stream s = nullptr);
   /// The same of n elements for each rank, one rank's behind the other's; to out this rank's n
-  /// results. Errors, besides: n elements that are no multiple of 16 bytes (errc::usage).
+  /// results, which may be its own elements of x. Errors, besides: n elements that are no multiple
+  /// of 16 bytes (errc::usage).
   void reduce_scatter(const reduction& r, const void* x, std::size_t n, void* out,
                       stream s = nullptr);
 

@@ -27,6 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import bitfold
 from bitfold.torch.distributed import _contributions, _host
+from bitfold.torch.distributed._group import group_of
 
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
@@ -269,6 +270,8 @@ def one_each(rank: int, size: int, group: dist.ProcessGroup | None = None, cases
             if way != 2 and wanted.dtype is dtype:
                 over_ranks.all_reduce(mine, op, group, method=method)
                 assert bits(mine) == bits(wanted)
+    if DEVICE.type == "cuda" and group is None and size > 1:
+        assert group_of(None).links(DEVICE), "no links, where they are tested"
 
 
 def again(rank: int, size: int) -> None:
@@ -498,6 +501,27 @@ def killed(rank: int, size: int) -> str | None:
     return _fails()
 
 
+def broken_amid(rank: int, size: int) -> str | None:
+    """A rank has an error of its own behind the agreement. It makes no more calls on the group, and all others have an error and no result."""
+    _works(rank, size)
+    if rank != 0:
+        return _fails()
+    x = torch.full((100000,), 7.0, device=DEVICE)
+    with unittest.mock.patch.object(_contributions, "_room", side_effect=MemoryError("no room")), _error(MemoryError, "no room"):
+        over_ranks.all_reduce(x)
+    with _error(RuntimeError, "no more calls on this group, as an earlier one failed: no room"):
+        over_ranks.all_reduce(x)
+    assert x.eq(7).all()
+    store = dist.distributed_c10d._get_default_store()
+    store.wait(["others have failed"], datetime.timedelta(seconds=60))
+    return None
+
+
+def broken_amid_by_messages(rank: int, size: int) -> str | None:
+    _host.LOOKED_FOR = False
+    return broken_amid(rank, size)
+
+
 def late(rank: int, size: int) -> str | None:
     """The last rank never makes the call."""
     _works(rank, size)
@@ -520,6 +544,7 @@ def _fails() -> str:
         assert not isinstance(e, over_ranks.Disagreement) and x.eq(7).all()
         with _error(RuntimeError, "no more calls on this group"):
             over_ranks.all_reduce(x)
+        dist.distributed_c10d._get_default_store().set("others have failed", "")
         return str(e)
     raise AssertionError("a result without one of the ranks")
 

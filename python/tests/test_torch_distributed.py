@@ -126,6 +126,13 @@ def test_a_late_rank_is_a_timeout():
     assert errors[2] == "late" and all(errors)
 
 
+def test_an_error_amid_a_call_ends_it_on_all_ranks():
+    errors = ranks.run("broken_amid", 3, seconds=30)
+    assert errors[0] is None and all("rank 0 has ended, or had an error amid a call" in e for e in errors[1:])
+    errors = ranks.run("broken_amid_by_messages", 3, seconds=5)
+    assert errors[0] is None and all(errors[1:])
+
+
 def test_groups_overlap():
     ranks.run("overlapping", 3, seconds=20)
     ranks.run("overlapping_as_named_before", 3, seconds=20)

@@ -47,7 +47,11 @@ std::size_t bytes_of_slot(int ranks) {
 
 [[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
 
-bool is_at_16_bytes(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+void check_place(const void* p, const char* name) {
+  if (!p) refuse(std::string(name) + ": null pointer");
+  if (reinterpret_cast<std::uintptr_t>(p) % 16)
+    refuse(std::string(name) + ": not aligned to 16 bytes");
+}
 
 }  // namespace
 
@@ -70,8 +74,10 @@ struct linked_ranks::state {
 
 linked_ranks::linked_ranks(int rank, int ranks, double seconds)
     : of_([&] {
-        if (ranks < 2 || ranks > most || rank < 0 || rank >= ranks)
+        if (ranks < 2 || ranks > most)
           refuse("ranks: " + std::to_string(ranks) + ", where 2 to 8 may be linked");
+        if (rank < 0 || rank >= ranks)
+          refuse("rank: " + std::to_string(rank) + " is none of " + std::to_string(ranks));
         static_assert(most == most_linked);
         return std::make_unique<state>(rank, ranks, static_cast<std::uint64_t>(seconds * 1e9),
                                        bytes_of_slot(ranks));
@@ -126,10 +132,17 @@ void linked_ranks::reduce(const reduction& r, const void* x, std::size_t n, std:
                           bool gather, void* out, stream where) {
   state& s = *of_;
   if (!takes(r)) refuse("reduction: " + std::string(name(r.op())) + " does not go over links");
-  if (!is_at_16_bytes(x) || !is_at_16_bytes(out)) refuse("x, out: not aligned to 16 bytes");
   if (!s.at[s.rank]) refuse("linked_ranks: open() was not called");
   if (n == 0) return;
-  if (!x || !out) refuse("x, out: null pointer");
+  check_place(x, "x");
+  check_place(out, "out");
+  // Each element is sent before its result is written: so both may lie at one place.
+  const auto from = reinterpret_cast<std::uintptr_t>(x), to = reinterpret_cast<std::uintptr_t>(out);
+  const std::size_t size = size_of(r.in()),
+                    first = gather ? 0 : share * size * static_cast<std::size_t>(s.rank),
+                    results = (gather ? n : share) * size_of(r.out());
+  const bool is_one_place = size_of(r.out()) == size && to == from + first;
+  if (!is_one_place && to < from + n * size && from < to + results) refuse("out: overlaps x");
   const index together = packet_bytes / size_of(r.in()), packets = gpu::shares(share, together),
               blocks = std::clamp<index>(
                   gpu::shares(packets, threads_on_links / 2), 1,
@@ -143,9 +156,9 @@ void linked_ranks::reduce(const reduction& r, const void* x, std::size_t n, std:
   call.n = n;
   call.share = share;
   // As many as a slot has room for, with their results.
-  const auto results = static_cast<int>(size_of(r.out()) / size_of(r.in()));
+  const auto wider = static_cast<int>(size_of(r.out()) / size);
   const index room =
-      s.slot_bytes / (bytes_of_linked_block(1, s.ranks, results) * most_blocks_on_links);
+      s.slot_bytes / (bytes_of_linked_block(1, s.ranks, wider) * most_blocks_on_links);
   call.packets = std::min(gpu::shares(packets, blocks),
                           std::clamp<index>(static_cast<index>(how.packets), 1, room));
   call.steps = gpu::shares(packets, blocks * call.packets);

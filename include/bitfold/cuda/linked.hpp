@@ -15,7 +15,9 @@ inline constexpr int threads_on_links = 256, blocks_together = 2;
 inline constexpr int most_blocks_on_links = 128;
 
 // First of all flags, of each block one by each rank, which that rank sets; then how often each
-// block has met the others; then two slots, which steps take in turn.
+// block has met the others; then two slots, which steps take in turn. A kernel ends
+// when its blocks have met those of all ranks, whose kernels before it have ended then: so nobody
+// still reads what the call after the next one overwrites, whatever their layouts.
 inline constexpr std::size_t flag_bytes =
     sizeof(std::uint32_t) * most_blocks_on_links * (most_linked + 1);
 inline constexpr std::size_t bytes_ahead_of_slots = 8192;

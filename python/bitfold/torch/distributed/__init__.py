@@ -1,5 +1,5 @@
 """Reductions over ranks whose bits do not know how many there are: over process groups of torch.distributed, for CPUs
-(gloo) and GPUs (NCCL).
+(gloo) and GPUs (NCCL, or gloo where ranks share one).
 
     import bitfold.torch.distributed as over_ranks
     over_ranks.all_reduce(gradient, "mean")                       # in place, as torch.distributed.all_reduce

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from bitfold import _core, _tensors
 
 from .._engine import OPS, TENSORS, name_of, request, result_dtype
-from ._group import Disagreement, Group, Job, group_of
+from ._group import Copied, Disagreement, Group, Job, group_of
 from ._host import Host
 
 OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
@@ -225,8 +225,8 @@ class Call:
         if (len(self.sizes) > 1 or not isinstance(self.parts, int)) and (len(self.sizes) != self.group.size or self.sizes[self.group.rank] != out.numel()):
             raise ValueError(f"output: of {out.numel()} elements, where the input's parts for {self.group.size} ranks have {self.sizes}")
         self.n, self.device = sum(self.sizes), out.device
-        if out.is_cuda and not self.group.takes_gpus:
-            raise TypeError(f"tensor: on {out.device}, and the group has neither nccl nor an engine for the CPU's memory")
+        if out.is_cuda and self.group.gpu not in (None, out.device):  # with which the other ranks' GPUs are linked
+            raise ValueError(f"tensor: on {out.device}, and calls on this group were on {self.group.gpu}")
         if isinstance(self.contributions, Contributions):
             kept = self.contributions
             taken = kept.rule.taken if kept.rule else self.dtype or out.dtype
@@ -263,9 +263,12 @@ class Call:
         if firsts[-1] == 0:
             raise Disagreement("bitfold: contributions: none, on all ranks")
         self.covers = [_core.covering(a, b, firsts[-1]) for a, b in zip(firsts, firsts[1:])]
-        self.mine = _as_nodes(self.rule, self._nodes(firsts[self.group.rank]), self.covers[self.group.rank], self.n)
+        nodes = self._nodes(firsts[self.group.rank])
+        self.mine = _as_nodes(self.rule, nodes, self.covers[self.group.rank], self.n)
         if self.device.type == "cuda":  # where they may be gone before this stream has read them
-            for data in (self.out, *(node.data for node in self.mine)):
+            self.group.gpu = self.device
+            given = [] if isinstance(self.contributions, Contributions) else self.contributions
+            for data in (self.out, *given, *(node.data for node in (*nodes, *self.mine))):
                 data.record_stream(torch.cuda.current_stream(self.device))
 
     def go_over_links(self, out: Tensor, scatter: bool = False) -> bool:
@@ -356,7 +359,7 @@ class Call:
         part = [[(min(begin + k * piece, end), min((k + 1) * piece + begin, end)) for begin, end in bounds] for k in range(steps)]
         rooms = [self._rooms(which, min(piece, most)) for which in range(min(steps, 2))]
 
-        def begin_at(k: int) -> list[dist.Work]:
+        def begin_at(k: int) -> list[dist.Work | Copied]:
             here = part[k][rank][1] - part[k][rank][0]
             send = [[node.slice(rule, *part[k][r]) for node in self.mine] for r in range(group.size)]
             return group.begin(send, [[node.slice(rule, 0, here) for node in nodes] for nodes in rooms[k % 2]])
@@ -373,6 +376,9 @@ class Call:
             if gather:
                 pieces = [[results_of(*bounds_of)] for bounds_of in part[k]]
                 results += group.begin([pieces[rank]] * group.size, pieces)
+                if self.device.type == "cuda" and not group.has_nccl:  # copies on the CPU, of no more than a piece
+                    group.end(results)
+                    results = []
             contributions = following
         group.end(results)
 
@@ -468,7 +474,7 @@ def quickly(call: Call) -> bool:
     if not by.quick or not by.is_idle():
         return False
     with by.lock:
-        return _again(call)
+        return by.to_its_end(_again, call)
 
 
 def _again_elsewhere(call: Call) -> bool:

@@ -86,22 +86,22 @@ def _named_after(group: dist.ProcessGroup) -> Iterator[None]:
 class Group:
     """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
     an engine: gather, and begin and end of messages between pairs. Ranks of one host meet in its memory instead (`host`). Calls run one after the
-    other, in the order in which they were made. Each begins with the ranks' agreement on what it is. After an error of the engine the ranks may
-    stand at different places: no more calls then.
+    other, in the order in which they were made. Each begins with the ranks' agreement on what it is. After an error of the engine, or any error
+    behind the agreement, the ranks may stand at different places: no more calls then.
 
     Beside NCCL there is always an engine for the CPU's memory. By that one the ranks agree, so that no GPU is waited for, and that a rank which is
     not there is an error of a call, where NCCL ends the process. Without NCCL all messages go by it, and those of GPUs are copied there and back."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.rank, self.size = group.rank(), group.size()
-        self._calls, self._failure, self._rooms = 0, None, {}
+        self._calls, self._is_amid, self._failure, self._rooms = 0, False, None, {}
         self._ranks = dist.get_process_group_ranks(group)
-        self._engine, self.has_nccl, self.takes_gpus, self.host = None, False, True, None
+        self._engine, self.has_nccl, self.host, self.gpu = None, False, None, None
         if self.size > 1:
             engines = engines_of(group)
             self.has_nccl = engines.get("cuda") == "nccl"
-            self.takes_gpus = self.has_nccl or "cpu" in engines
-            backend = f"cpu:{engines.get('cpu', 'gloo')},cuda:nccl" if self.has_nccl else dist.get_backend(group)
+            of_cpus = dist.get_backend(group) if "cpu" in engines else "cpu:gloo"
+            backend = f"cpu:{engines.get('cpu', 'gloo')},cuda:nccl" if self.has_nccl else of_cpus
             timeout = group._get_backend(torch.device("cpu" if "cpu" in engines else "cuda")).options._timeout
             self._seconds = timeout.total_seconds()
             with _named_after(group):
@@ -130,12 +130,17 @@ class Group:
 
     def meet(self) -> None:
         """What all ranks of the host wrote to its memory is there then."""
-        self._try(lambda: self.host.exchange(b""))
+
+        def all_at_once() -> None:
+            if self.host.exchange_alike(b"meet" + _CALL.pack(self._calls)) is not None:
+                raise RuntimeError("bitfold: the ranks are at different places of their calls")
+
+        self._try(all_at_once)
 
     def begin(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> list[dist.Work | Copied]:
         """To each rank some messages, and from each some, whose lengths the receiver knows. What goes to this rank itself is left out, and so
         is what is empty. Two ranks begin what they send one another in the same order."""
-        copied = []
+        copied, sent = [], {}
 
         def room_for(t: Tensor) -> Tensor:
             if self.has_nccl or not t.is_cuda:
@@ -143,12 +148,20 @@ class Group:
             copied.append(Copied(torch.empty_like(t, device="cpu"), t))
             return copied[-1].message
 
+        def message_of(t: Tensor) -> Tensor:
+            if self.has_nccl or not t.is_cuda:
+                return t
+            key = t.data_ptr(), t.numel()
+            if key not in sent:  # as several ranks may have the same
+                sent[key] = t.cpu()
+            return sent[key]
+
         def messages() -> list[dist.Work]:
             wanted = []
             for step in range(1, self.size):
                 to, origin = (self.rank + step) % self.size, (self.rank - step) % self.size
                 wanted += [dist.P2POp(dist.irecv, room_for(t), self._ranks[origin], self._engine) for t in receive[origin] if t.numel()]
-                wanted += [dist.P2POp(dist.isend, t if self.has_nccl else t.cpu(), self._ranks[to], self._engine) for t in send[to] if t.numel()]
+                wanted += [dist.P2POp(dist.isend, message_of(t), self._ranks[to], self._engine) for t in send[to] if t.numel()]
             return dist.batch_isend_irecv(wanted) if wanted else []
 
         return [*self._try(messages), *copied]
@@ -182,10 +195,29 @@ class Group:
             with _disable_current_modes():  # strict's, which would refuse: nothing but bytes is moved here
                 return talk()
         except BaseException as e:
-            self._failure = e
+            self._fail(e)
             raise
 
+    def _fail(self, error: BaseException) -> None:
+        """No more calls; and the other ranks of the host, where they wait for this one, need not wait longer."""
+        self._failure = self._failure or error
+        if self.host:
+            self.host.leave()
+
     # ---- Calls
+
+    def to_its_end(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """A call, from its agreement on."""
+        try:
+            return call(*arguments)
+        except Disagreement:  # which all ranks have
+            raise
+        except BaseException as e:
+            if self._is_amid:
+                self._fail(e)
+            raise
+        finally:
+            self._is_amid = False
 
     def room(self, which: int, size: int, device: torch.device) -> Tensor:
         """Bytes for one call, of which two may have as many as they like; on CPUs they are kept for the next one, up to a limit, as new memory takes
@@ -216,6 +248,7 @@ class Group:
         if self._gathered is not None:
             return False
         self._calls += 1
+        self._is_amid = True
         on = self._on
         if on is None or on.device != device or on.cuda_stream != torch._C._cuda_getCurrentRawStream(device.index):
             self._follow(torch.cuda.current_stream(device))
@@ -233,10 +266,14 @@ class Group:
         headers, self._gathered = self._gathered or self.gather(_CALL.pack(self._calls) + mine), None
         if refused:
             raise refused
+        if any(len(h) != _HEADER_BYTES for h in headers):
+            self._fail(RuntimeError("bitfold: the ranks are at different places of their calls"))
+            raise self._failure
         calls, fields = [_CALL.unpack_from(h)[0] for h in headers], [_REST.unpack_from(h, _CALL.size) for h in headers]
         if len({(call, digest) for call, (*_, digest) in zip(calls, fields)}) > 1:
             lines = [f"call {call}: {h[_CALL.size + _REST.size :].rstrip(bytes(1)).decode(errors='replace')}" for call, h in zip(calls, headers)]
             raise Disagreement("bitfold: the ranks make different calls: " + "; ".join(f"rank {r}: {line}" for r, line in enumerate(lines)))
+        self._is_amid = True
         return [(number, other) for number, other, _ in fields]
 
     def is_idle(self) -> bool:
@@ -248,7 +285,7 @@ class Group:
         stream = _stream_of(device)
         if self.is_idle():
             with self.lock, self._enqueued(stream):
-                return call()
+                return self.to_its_end(call)
         return self._submit(call, stream).result()
 
     def start(self, call: Callable[[], Any], device: torch.device | None = None) -> Job:
@@ -264,7 +301,7 @@ class Group:
         def behind_others() -> tuple[Any, torch.cuda.Event | None]:
             with self.lock:
                 with self._enqueued(stream, ready):
-                    result = call()
+                    result = self.to_its_end(call)
                 return result, stream and stream.record_event()
 
         if self._worker is None:

@@ -28,12 +28,16 @@ class Host:
     """A file in memory, which rank 0 makes and all map: of messages, by which the ranks meet, and of room for elements."""
 
     def __init__(self, file: int, rank: int, size: int, seconds: float) -> None:
-        self._file = os.fdopen(file, "r+b", buffering=0)
+        self._file, self._rank = os.fdopen(file, "r+b", buffering=0), rank
         self._mapped = mmap.mmap(file, self.bytes(size))
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, rank)  # as long as this process is there
         self._memory = torch.frombuffer(self._mapped, dtype=torch.uint8)
         self._meeting = _core.Meeting(self._memory.data_ptr(), file, rank, size, seconds)
         self._begin = self._areas(size)
+
+    def leave(self) -> None:
+        """Whoever waits for this rank has an error."""
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, self._rank)
 
     @staticmethod
     def _areas(size: int) -> int:
