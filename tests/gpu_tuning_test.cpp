@@ -201,7 +201,7 @@ TEST_CASE("whatever a table says of outputs on axes moves no bit") {
       }
     }
   }
-  CHECK(seen.size() == 9);  // all strategies of outputs on axes
+  CHECK(seen.size() == 10);  // all strategies of outputs on axes
 }
 
 TEST_CASE("whatever a table says of sorts and segments moves no bit") {

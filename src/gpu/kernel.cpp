@@ -40,6 +40,8 @@ std::string expression_of(const fold_kernel& k) {
     case strategy::leaf_nodes: return of("fold_leaves", "false, ");
     case strategy::states: return "bitfold::cuda::fold_nodes" + folds + end + results;
     case strategy::threads: return of("fold_outputs_by_threads");
+    case strategy::lines:
+      return of("fold_lines_by_threads", number(k.first_number) + number(k.second_number));
     case strategy::staged_threads: return of("fold_staged_rows");
     case strategy::columns: return of("fold_columns", number(k.first_number));
     case strategy::short_columns:

@@ -25,6 +25,7 @@ namespace bitfold::gpu {
   STRATEGY(states, "one block folds the states of the nodes")                               \
   /* of many outputs */                                                                     \
   STRATEGY(threads, "a thread folds an output, or a node of one")                           \
+  STRATEGY(lines, "a thread folds an output of up to a leaf at equal distances")            \
   STRATEGY(staged_threads, "a thread folds a row, which its warp brings to shared memory")  \
   STRATEGY(columns, "a thread folds parts of neighbouring columns")                         \
   STRATEGY(short_columns, "a thread folds neighbouring columns")                            \

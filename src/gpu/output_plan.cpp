@@ -162,6 +162,7 @@ int most_threads(strategy by) {
     case strategy::columns:
     case strategy::short_columns: return 128;
     case strategy::threads:
+    case strategy::lines:
     case strategy::patches:
     case strategy::warps: return 256;
     case strategy::blocks: return cuda::max_threads;
@@ -214,6 +215,7 @@ class planner {
       case strategy::row_teams:
         return any_tiles && !from_.two && from_.in_packs && line && from_.n > 0 &&
                from_.n % owned() == 0 && from_.n <= of_.tile / 2;
+      case strategy::lines: return !from_.two && line && from_.n > 0 && from_.n <= order::leaf;
       case strategy::short_columns:
         return from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;
       case strategy::columns: return from_.columns && from_.n > 1;
@@ -237,6 +239,7 @@ class planner {
     p_.nodes = 1;
     switch (l.by) {
       case strategy::row_teams: return by_row_teams(l);
+      case strategy::lines: return set_blocks(l, from_.outputs, p_.threads);
       case strategy::short_columns: return set_blocks(l, groups_, p_.threads);
       case strategy::columns: return by_columns(l);
       case strategy::threads:

@@ -139,6 +139,12 @@ class planner {
     };
     switch (of.by) {
       case strategy::threads: add(make_kernel(strategy::threads, one_by_one)); break;
+      case strategy::lines: {
+        const auto rows = static_cast<int>(std::bit_ceil(shares(from.n, order::lanes)));
+        const bool whole = from.n == static_cast<std::size_t>(rows * order::lanes);
+        add(make_kernel(strategy::lines, reading::anywhere, rows, whole));
+        break;
+      }
       case strategy::short_columns:
         add(make_kernel(strategy::short_columns, one_by_one, many, from.n <= order::lanes ? 1 : 2));
         break;

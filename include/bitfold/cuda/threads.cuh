@@ -32,12 +32,13 @@ __device__ auto fold_leaf_by_thread(const Line& line, int begin, int rows) {
   return lanes.pending[3];
 }
 
-// A leaf of up to two rows, or one, the last of which may be short; likewise.
-template <class F, class Source, class A, int Rows, class Line>
+// A leaf of up to so many rows, the last of which may be short; likewise. Whole: all are full.
+template <class F, class Source, class A, int Rows, bool Whole = false, class Line>
 __device__ auto fold_short_by_thread(const Line& line, int begin, int size) {
+  if constexpr (Whole) size = Rows * order::lanes;
   using local = typename engine<F, Source, A>::local;
-  constexpr int beside = 8;
-  thread_counter<F, local, 3> lanes;
+  constexpr int beside = Rows <= 2 ? 8 : 4;
+  thread_counter<F, local, Rows <= 2 ? 3 : 4> lanes;
 #pragma unroll 1
   for (int l = 0; l < order::lane_count(size); l += beside) {
     typename Source::single x[Rows][beside];
@@ -45,16 +46,20 @@ __device__ auto fold_short_by_thread(const Line& line, int begin, int size) {
     for (int r = 0; r < Rows; ++r)
 #pragma unroll
       for (int k = 0; k < beside; ++k)
-        if (r * order::lanes + l + k < size) x[r][k] = line.one(begin + r * order::lanes + l + k);
+        if (Whole || r * order::lanes + l + k < size)
+          x[r][k] = line.one(begin + r * order::lanes + l + k);
     local s[beside];
 #pragma unroll
     for (int k = 0; k < beside; ++k)
-      s[k] = method::fold_lane<F, Rows>(Rows == 1 ? 1 : order::lane_size(size, l + k), [&](int r) {
-        return Source::made(x[r][k], begin + r * order::lanes + l + k);
-      });
-    const int count = min(beside, order::lane_count(size) - l);
+      s[k] = method::fold_lane<F, Rows>(
+          Whole       ? Rows
+          : Rows == 1 ? 1
+                      : order::lane_size(size, l + k),
+          [&](int r) { return Source::made(x[r][k], begin + r * order::lanes + l + k); });
+    const int count = Whole ? beside : min(beside, order::lane_count(size) - l);
     const auto elements = [=](int first, int width) {
-      return Rows == 1 ? static_cast<index>(width) : leaf_lanes{size}(l + first, width);
+      return Whole || Rows == 1 ? static_cast<index>(width * Rows)
+                                : leaf_lanes{size}(l + first, width);
     };
     fold_owned<F>(s, count, elements);
     if (order::lane_count(size) <= beside) return s[0];
@@ -158,6 +163,21 @@ __global__ void __launch_bounds__(64)
                                        first + static_cast<index>(t));
     }
   }
+}
+
+// Outputs of up to so many rows of a leaf each, whose elements lie at equal distances.
+template <class F, class Source, class A, int Rows, bool Whole, class Results>
+__global__ void __launch_bounds__(256)
+    fold_lines_by_threads(const __grid_constant__ typename Source::parameters data,
+                          const __grid_constant__ Results how) {
+  for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < data.outputs;
+       i += index{gridDim.x} * blockDim.x)
+    how.template write<F, Source, A>(
+        F::template rebase<A>(
+            fold_short_by_thread<F, Source, A, Rows, Whole>(
+                Source::at(data, finder::of(data, i), 0).line(), 0, static_cast<int>(data.n)),
+            0),
+        data.n, i);
 }
 
 template <class F, class Source, class A, class Results>
