@@ -12,6 +12,8 @@ import os
 import random
 import sys
 import tempfile
+import threading
+import time
 import traceback
 import unittest.mock
 from contextlib import contextmanager, suppress
@@ -499,6 +501,131 @@ def killed(rank: int, size: int) -> str | None:
     if rank == size - 1:
         os._exit(3)
     return _fails()
+
+
+def refused_by_all(rank: int, size: int) -> None:
+    """What one rank or all refuse, behind which the next call is right."""
+    last = rank == size - 1
+    kept = over_ranks.Contributions("sum", dtype=F64, first=4 * rank)
+    for x in torch.arange(1.0, 5):
+        kept.add(x)
+    with _error(TypeError, "contributions: folded to torch.float64, where torch.float32 is expected"):
+        over_ranks.all_reduce(torch.zeros(()), contributions=kept)
+    _works(rank, size)
+    with _error(ValueError, "first: -1 contributions before these"):
+        over_ranks.Contributions("sum", first=-1)
+    with _error(ValueError, "count: -3 contributions"):
+        over_ranks.first_of(-3)
+    with _error(TypeError, "float"):
+        over_ranks.reduce(ones(3), dst=0.5)
+    with _error(TypeError if last else over_ranks.Disagreement, ""):
+        over_ranks.reduce_shares(7 if last else "sum", ones(3))
+    with _error(ValueError if last else over_ranks.Disagreement, "tensor: several of its elements lie at one place"):
+        over_ranks.all_reduce(ones(1).expand(3) if last else ones(3))
+    _works(rank, size)
+
+    def unencodable():
+        yield ones(3)
+        if last:
+            raise ValueError("file \udc80.bin")
+
+    def interrupted():
+        yield ones(3)
+        if last:
+            raise KeyboardInterrupt
+
+    def nested():
+        over_ranks.all_reduce(ones(3))
+        yield ones(3)
+
+    for contributions, error, text in ((unencodable, ValueError, "file"), (interrupted, KeyboardInterrupt, "")):
+        with _error(error if last else over_ranks.Disagreement, text):
+            over_ranks.all_reduce(ones(3), contributions=contributions())
+        _works(rank, size)
+    with _error(RuntimeError, "amid the contributions of another one"):
+        over_ranks.all_reduce(ones(3), contributions=nested())
+    parameter = torch.nn.Parameter(ones(3))
+    parameter.grad = ones(3)
+    with _error(over_ranks.Disagreement, "to clip at 1.0.*to clip at 2.0"):
+        over_ranks.clip_grad_norm_(parameter, 2.0 if last else 1.0)
+    with torch.device("meta"):
+        assert over_ranks.reduce_shares("sum", torch.ones(3, device=DEVICE)) == 3 * size
+    several = [ones(3), ones(3)]
+    work = over_ranks.all_reduce(out := ones(3), contributions=several, async_op=True)
+    several[0] = ones(3) * 100
+    work.wait()
+    assert out.tolist() == [2 * size] * 3
+    _works(rank, size)
+
+
+def amid_callbacks(rank: int, size: int) -> None:
+    """Calls in a callback of another one."""
+    with bitfold.torch.deterministic():
+        inner = lambda work: work.get_future().then(lambda f: (dist.all_reduce(x := ones(3)), dist.all_reduce(x, async_op=True).get_future().wait(), x)[2])
+        assert inner(dist.all_reduce(ones(100000), async_op=True)).wait().tolist() == [size * size] * 3
+    _works(rank, size)
+
+
+def first_calls_by_two_threads(rank: int, size: int) -> None:
+    group, own = dist.new_group(list(range(size))), dist.distributed_c10d._process_group_name
+    found = [ones(3), ones(3)]
+    threads = [threading.Thread(target=over_ranks.all_reduce, args=(x, "sum", group)) for x in found]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all(x.eq(size).all() for x in found) and dist.distributed_c10d._process_group_name is own
+
+
+def first_call_that_fails(rank: int, size: int) -> None:
+    """Of a rank that comes too late. No call after it meets another one."""
+    group = dist.new_group(list(range(size)), timeout=datetime.timedelta(seconds=2))
+    if rank:
+        time.sleep(5)
+    for _ in range(2):
+        with _error(RuntimeError, ""):
+            over_ranks.all_reduce(ones(3), group=group)
+    with _error(RuntimeError, "no calls on this group, as the first one failed" if rank == 0 else ""):
+        over_ranks.all_reduce(ones(3), group=group)
+
+
+def forked(rank: int, size: int) -> None:
+    """A child's calls are not its rank's."""
+    _works(rank, size)
+    if rank == 0:
+        child = os.fork()
+        if child == 0:
+            with suppress(RuntimeError):
+                over_ranks.all_reduce(torch.full((3,), 100.0))
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    _works(rank, size)
+
+
+def unused(rank: int, size: int) -> None:
+    """Models, of which not every pass uses all: an error, in place of gradients that are lost."""
+
+    class Some(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = torch.nn.ModuleList(Scaled() for _ in range(2))
+
+        def forward(self, x: torch.Tensor, all_of_them: bool) -> torch.Tensor:
+            return sum(part(x) for part in self.parts[: 1 + all_of_them])
+
+    model = DistributedDataParallel(Some().to(DEVICE), find_unused_parameters=True)
+    model.register_comm_hook(over_ranks.Accumulation(2), over_ranks.hook)
+    with _error(Exception, "find_unused_parameters: with several contributions a rank"):
+        model(ones(2), True).backward()
+    for order in ((True, False), (False, True)):
+        model = Some().to(DEVICE)
+        for part in (*model.parts, model):
+            fully_shard(part, mesh=init_device_mesh(DEVICE.type, (size,)))
+        over_ranks.shard_gradients(model, over_ranks.Accumulation(2))
+        with _error(RuntimeError, "gradients of 1 passes for some parameters and of 2 for others"):
+            for both in order:
+                model(ones(2), both).backward()
 
 
 def broken_amid(rank: int, size: int) -> str | None:

@@ -133,6 +133,16 @@ def test_an_error_amid_a_call_ends_it_on_all_ranks():
     assert errors[0] is None and all(errors[1:])
 
 
+@pytest.mark.parametrize("what", ("refused_by_all", "amid_callbacks", "first_calls_by_two_threads"))
+def test_calls_of_people(what):
+    ranks.run(what, 2)
+
+
+@pytest.mark.parametrize("what", ("first_call_that_fails", "forked", "unused"))
+def test_faults_of_people(what):
+    ranks.run(what, 2, seconds=20)
+
+
 def test_groups_overlap():
     ranks.run("overlapping", 3, seconds=20)
     ranks.run("overlapping_as_named_before", 3, seconds=20)

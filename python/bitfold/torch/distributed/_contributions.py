@@ -147,6 +147,8 @@ class Contributions:
     def __init__(self, op="sum", *, method: str | None = None, dtype: torch.dtype | None = None, first: int = 0) -> None:
         self.op, self.method, self.dtype, self.first = op, method, dtype, first
         self.count, self.shape, self.rule, self.device, self.nodes = 0, None, None, None, []
+        if operator.index(first) < 0:
+            raise ValueError(f"first: {first} contributions before these")
 
     def add(self, x: Tensor) -> None:
         """The next one. Errors: TypeError, ValueError where it has another type or shape than those before it."""
@@ -215,11 +217,15 @@ class Call:
     def __init__(self, kind: str, group: Group, out: Tensor, op, method: str | None, contributions, dtype: torch.dtype | None = None,
                  parts: int | Sequence[int] = 1, dst: int = 0) -> None:
         self.kind, self.group, self.out, self.parts, self.dst = kind, group, out, parts, dst
-        self.op, self.method, self.contributions, self.dtype = op, method, contributions, dtype
+        # A list may be another one when its turn comes; a generator makes its own when it is asked.
+        self.contributions = [*contributions] if isinstance(contributions, (list, tuple)) else contributions
+        self.op, self.method, self.dtype = op, method, dtype
 
     def describe(self) -> tuple[str, int, int]:
         out = expect(self.out, "tensor")
-        if not 0 <= self.dst < self.group.size:
+        if torch._debug_has_internal_overlap(out) == 1:
+            raise ValueError("tensor: several of its elements lie at one place")
+        if not 0 <= operator.index(self.dst) < self.group.size:
             raise ValueError(f"dst: {self.dst} is none of {self.group.size} ranks")
         self.sizes = [out.numel()] * self.parts if isinstance(self.parts, int) else [*self.parts]
         if (len(self.sizes) > 1 or not isinstance(self.parts, int)) and (len(self.sizes) != self.group.size or self.sizes[self.group.rank] != out.numel()):
@@ -234,6 +240,8 @@ class Call:
                 raise ValueError(f"contributions: of {kept.shape.numel()} elements, where {self.n} are expected")
             if kept.rule and kept.device != out.device:
                 raise ValueError(f"contributions: on {kept.device}, where {out.device} is expected")
+            if kept.rule and kept.rule.given is not out.dtype:
+                raise TypeError(f"contributions: folded to {kept.rule.given}, where {out.dtype} is expected")
             if kept.rule and (kept.rule.op, kept.rule.method) != rule_of(self.op, self.method, taken, kept.rule.given)[:2]:
                 raise ValueError(f"contributions: folded by {kept.rule}, where {self.op} is asked for")
         else:
@@ -471,7 +479,7 @@ def _again(call: Call) -> bool:
 def quickly(call: Call) -> bool:
     """On the current stream, of a call that is not asynchronous, where none is under way: whether it was done as one that was made before."""
     by = call.group
-    if not by.quick or not by.is_idle():
+    if not by.quick or not by.is_idle() or by.is_amid_another():
         return False
     with by.lock:
         return by.to_its_end(_again, call)
@@ -553,8 +561,13 @@ def _made(async_op: bool, make, call: Call) -> Work | None:
 
 def first_of(count: int, group: dist.ProcessGroup | None = None) -> int:
     """How many contributions the ranks before this one have, where it has `count`."""
+    def describe() -> tuple[str, int, int]:
+        if operator.index(count) < 0:
+            raise ValueError(f"count: {count} contributions")
+        return "first_of", count, 0
+
     by = group_of(group)
-    counts = by.run(lambda: by.agree(lambda: ("first_of", operator.index(count), 0)))
+    counts = by.run(lambda: by.agree(describe))
     return sum(c for c, _ in counts[: by.rank])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 import weakref
@@ -68,25 +69,35 @@ def engines_of(group: dist.ProcessGroup) -> dict[str, str]:
     return dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
 
 
+_NAMES: dict[int, str] = {}  # of groups that are being made, by thread
+_NAMING = threading.Lock()
+
+
 @contextmanager
 def _named_after(group: dist.ProcessGroup) -> Iterator[None]:
     """torch names a group by its ranks and by how many groups this process has made (older versions: is in), and waits for ranks that name it alike.
     Ranks of overlapping groups have made different numbers of bitfold's: so these count for nothing, and one is named by the group that it is for."""
-    world, own = distributed_c10d._world, distributed_c10d._hash_ranks_to_str
-    before, name = world.group_count, "bitfold_" + blake2b(group.group_name.encode(), digest_size=16).hexdigest()
-    this = threading.get_ident()
-    distributed_c10d._hash_ranks_to_str = lambda ranks: name if threading.get_ident() == this else own(ranks)
+    own = None
+    with _NAMING:
+        if not _NAMES:
+            own = distributed_c10d._process_group_name
+            name = lambda *args, **kwargs: _NAMES.get(threading.get_ident()) or own(*args, **kwargs)
+            name.own = own
+            distributed_c10d._process_group_name = name
+        _NAMES[threading.get_ident()] = "bitfold_" + blake2b(group.group_name.encode(), digest_size=16).hexdigest()
     try:
         yield
     finally:
-        distributed_c10d._hash_ranks_to_str = own
-        world.group_count = before
+        with _NAMING:
+            del _NAMES[threading.get_ident()]
+            if not _NAMES:
+                distributed_c10d._process_group_name = distributed_c10d._process_group_name.own
 
 
 class Group:
     """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
     an engine: gather, and begin and end of messages between pairs. Ranks of one host meet in its memory instead (`host`). Calls run one after the
-    other, in the order in which they were made. Each begins with the ranks' agreement on what it is. After an error of the engine, or any error
+    other, in the order in which they were made; one that is made amid another, such as in a callback, comes at once. Each begins with the ranks' agreement on what it is. After an error of the engine, or any error
     behind the agreement, the ranks may stand at different places: no more calls then.
 
     Beside NCCL there is always an engine for the CPU's memory. By that one the ranks agree, so that no GPU is waited for, and that a rank which is
@@ -94,7 +105,8 @@ class Group:
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.rank, self.size = group.rank(), group.size()
-        self._calls, self._is_amid, self._failure, self._rooms = 0, False, None, {}
+        self._calls, self._is_amid, self._is_describing, self._owner, self._rooms = 0, False, False, None, {}
+        self._no_more: str | None = None  # calls, and why
         self._ranks = dist.get_process_group_ranks(group)
         self._engine, self.has_nccl, self.host, self.gpu = None, False, None, None
         if self.size > 1:
@@ -122,7 +134,7 @@ class Group:
             return self._try(lambda: self.host.exchange(mine))
 
         def by_the_engine() -> list[bytes]:
-            all_of_them = torch.empty(self.size * len(mine), dtype=torch.uint8)
+            all_of_them = torch.empty(self.size * len(mine), dtype=torch.uint8, device="cpu")
             dist.all_gather_into_tensor(all_of_them, torch.frombuffer(bytearray(mine), dtype=torch.uint8), group=self._engine)
             return [t.numpy().tobytes() for t in all_of_them.chunk(self.size)]
 
@@ -187,8 +199,8 @@ class Group:
         return self._links[device]
 
     def _try(self, talk: Callable[[], Any]) -> Any:
-        if self._failure:
-            raise RuntimeError(f"bitfold: no more calls on this group, as an earlier one failed: {self._failure}")
+        if self._no_more:
+            raise RuntimeError(f"bitfold: no more calls on this group, as {self._no_more}")
         try:
             if not torch._C._len_torch_dispatch_stack():
                 return talk()
@@ -200,14 +212,21 @@ class Group:
 
     def _fail(self, error: BaseException) -> None:
         """No more calls; and the other ranks of the host, where they wait for this one, need not wait longer."""
-        self._failure = self._failure or error
+        self._no_more = self._no_more or f"an earlier one failed: {_text_of(error)}"
         if self.host:
             self.host.leave()
+
+    def forget(self) -> None:
+        """In a process that was forked from a rank, which is none."""
+        self._no_more = "this process was forked from the one that is its rank"
+        self.lock, self._worker, self._last, self._owner = threading.Lock(), None, None, None
 
     # ---- Calls
 
     def to_its_end(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """A call, from its agreement on."""
+        before = self._owner, self._is_amid
+        self._owner, self._is_amid = threading.get_ident(), False
         try:
             return call(*arguments)
         except Disagreement:  # which all ranks have
@@ -217,7 +236,17 @@ class Group:
                 self._fail(e)
             raise
         finally:
-            self._is_amid = False
+            self._owner, self._is_amid = before
+
+    def is_amid_another(self) -> bool:
+        """Whether this thread is in a call already."""
+        return self._owner == threading.get_ident()
+
+    def _come_at_once(self, call: Callable[[], Any], stream: torch.cuda.Stream | None) -> Any:
+        if self._is_describing:
+            raise RuntimeError("bitfold: a call on a group amid the contributions of another one on it")
+        with self._enqueued(stream):
+            return self.to_its_end(call)
 
     def room(self, which: int, size: int, device: torch.device) -> Tensor:
         """Bytes for one call, of which two may have as many as they like; on CPUs they are kept for the next one, up to a limit, as new memory takes
@@ -226,7 +255,7 @@ class Group:
             return torch.empty(size, dtype=torch.uint8, device=device)
         room = self._rooms.get(which)
         if room is None or len(room) < size:
-            room = torch.empty(size, dtype=torch.uint8)
+            room = torch.empty(size, dtype=torch.uint8, device="cpu")
             if size <= _MOST_KEPT:
                 self._rooms[which] = room
         return room[:size]
@@ -234,7 +263,7 @@ class Group:
     @staticmethod
     def header(line: str, *numbers: int) -> bytes:
         """Without the number of the call, which is ahead of it."""
-        text = line.encode()
+        text = line.encode(errors="backslashreplace")
         rest = _HEADER_BYTES - _CALL.size
         return (_REST.pack(*numbers, blake2b(text, digest_size=16).digest()) + text)[:rest].ljust(rest, b"\0")
 
@@ -258,17 +287,20 @@ class Group:
         """Two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank, and gives its line and
         its numbers. Errors: its own where it throws, and Disagreement on the other ranks; Disagreement where the lines differ."""
         self._calls += 1
-        refused = None
+        refused, self._is_describing = None, True
         try:
             mine = self.header(*describe())
-        except Exception as e:
-            refused, mine = e, self.header(f"refused: {e}", 0, 0)
+        except BaseException as e:
+            refused, mine = e, self.header(f"refused: {_text_of(e)}", 0, 0)
+        finally:
+            self._is_describing = False
         headers, self._gathered = self._gathered or self.gather(_CALL.pack(self._calls) + mine), None
         if refused:
             raise refused
         if any(len(h) != _HEADER_BYTES for h in headers):
-            self._fail(RuntimeError("bitfold: the ranks are at different places of their calls"))
-            raise self._failure
+            error = RuntimeError("bitfold: the ranks are at different places of their calls")
+            self._fail(error)
+            raise error
         calls, fields = [_CALL.unpack_from(h)[0] for h in headers], [_REST.unpack_from(h, _CALL.size) for h in headers]
         if len({(call, digest) for call, (*_, digest) in zip(calls, fields)}) > 1:
             lines = [f"call {call}: {h[_CALL.size + _REST.size :].rstrip(bytes(1)).decode(errors='replace')}" for call, h in zip(calls, headers)]
@@ -283,6 +315,8 @@ class Group:
     def run(self, call: Callable[[], Any], device: torch.device | None = None) -> Any:
         """Behind all calls before it. `device`: where its tensors are; on a GPU it is enqueued on the current stream."""
         stream = _stream_of(device)
+        if self.is_amid_another():
+            return self._come_at_once(call, stream)
         if self.is_idle():
             with self.lock, self._enqueued(stream):
                 return self.to_its_end(call)
@@ -291,6 +325,13 @@ class Group:
     def start(self, call: Callable[[], Any], device: torch.device | None = None) -> Job:
         """The same on a thread of this group's, and a stream, behind what is on the current one."""
         now = _stream_of(device)
+        if self.is_amid_another():
+            future: Future = Future()
+            try:
+                future.set_result((self._come_at_once(call, now), now and now.record_event()))
+            except BaseException as e:
+                future.set_exception(e)
+            return Job(future, now)
         if now is None:
             return self._submit(call, None)
         if device not in self._streams:
@@ -327,11 +368,28 @@ class Group:
         self._on = stream
 
 
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
 def _stream_of(device: torch.device | None) -> torch.cuda.Stream | None:
     return torch.cuda.current_stream(device) if device is not None and device.type == "cuda" else None
 
 
-_GROUPS: weakref.WeakKeyDictionary[dist.ProcessGroup, Group] = weakref.WeakKeyDictionary()
+_GROUPS: weakref.WeakKeyDictionary[dist.ProcessGroup, Group | Exception] = weakref.WeakKeyDictionary()  # or why there is none
+_MAKING: weakref.WeakKeyDictionary[dist.ProcessGroup, threading.Lock] = weakref.WeakKeyDictionary()
+
+
+def _forget_all() -> None:
+    for group in list(_GROUPS.values()):
+        if isinstance(group, Group):
+            group.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def group_of(group: dist.ProcessGroup | None) -> Group:
@@ -341,6 +399,22 @@ def group_of(group: dist.ProcessGroup | None) -> Group:
         raise ValueError("group: torch.distributed.init_process_group was not called")
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         raise ValueError("group: this process is none of its ranks")
-    if group not in _GROUPS:
-        _GROUPS[group] = Group(group)
-    return _GROUPS[group]
+    found = _GROUPS.get(group)
+    return found if isinstance(found, Group) else _made_for(group)
+
+
+def _made_for(group: dist.ProcessGroup) -> Group:
+    if not isinstance(group, dist.ProcessGroup):
+        raise TypeError(f"group: {type(group).__name__}, where a ProcessGroup is expected")
+    with _NAMING:
+        making = _MAKING.setdefault(group, threading.Lock())
+    with making:  # as several threads may make first calls
+        if group not in _GROUPS:
+            try:
+                _GROUPS[group] = Group(group)
+            except Exception as e:  # the ranks may stand at different places
+                _GROUPS[group] = e
+                raise
+        if isinstance(made := _GROUPS[group], Exception):
+            raise RuntimeError(f"bitfold: no calls on this group, as the first one failed: {_text_of(made)}")
+        return made

@@ -30,7 +30,7 @@ def _current_gpu() -> torch.device | None:
 def _gather_bytes(by: Group, mine: bytes) -> list[bytes]:
     """Those of all ranks, of any lengths."""
     sizes = [int.from_bytes(n, "little") for n in by.gather(len(mine).to_bytes(8, "little"))]
-    theirs = [torch.empty(n, dtype=torch.uint8) for n in sizes]
+    theirs = [torch.empty(n, dtype=torch.uint8, device="cpu") for n in sizes]
     theirs[by.rank] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
     by.exchange([[theirs[by.rank]]] * by.size, [[t] for t in theirs])
     return [t.numpy().tobytes() for t in theirs]
@@ -54,10 +54,10 @@ def reduce_shares(ops: str | Sequence[str], x: Tensor, y: Tensor | None = None, 
     elements; those of the engine.
     """  # fmt: skip
     by = group_of(group)
-    names = [ops] if isinstance(ops, str) else list(ops)
 
     def describe() -> tuple[str, int, int]:
         nonlocal x, y, wanted, device
+        names = [ops] if isinstance(ops, str) else list(ops)
         device = getattr(x, "device", None)
         x = _in_a_row(x, "x")
         y = None if y is None else _in_a_row(y, "y")
@@ -104,11 +104,11 @@ def _shards(parameters: Iterable[Tensor] | Tensor) -> tuple[list[Tensor], list[b
     return grads, counts
 
 
-def _norm(by: Group, parameters: Iterable[Tensor] | Tensor, norm_type: float) -> tuple[Tensor, list[Tensor]]:
+def _norm(by: Group, parameters: Iterable[Tensor] | Tensor, norm_type: float, *what_for: object) -> tuple[Tensor, list[Tensor]]:
     def describe() -> tuple[str, int, int]:
         nonlocal grads, counts
         grads, counts = _shards(parameters)
-        return f"norm of gradients, {norm_named(norm_type)}", 0, 0
+        return f"norm of gradients, {norm_named(norm_type)}{''.join(f', {given}' for given in what_for)}", 0, 0
 
     def call() -> tuple[Tensor, list[Tensor]]:
         # The types of all ranks, one bit each: known before anything is added, as only sums of one type can be merged.
@@ -130,16 +130,16 @@ def _norm(by: Group, parameters: Iterable[Tensor] | Tensor, norm_type: float) ->
 def _joined(by: Group, op: str, grads: list[Tensor], taken: torch.dtype, out: torch.dtype) -> Tensor:
     short = name_of(taken)
     if op == "norm_inf":  # whose order is nothing
-        of_each = [torch.ops.bitfold.norm_inf(g) for g in grads if g.numel()] or [torch.zeros((), dtype=taken)]
-        mine = torch.ops.bitfold.norm_inf(torch.stack(of_each)).reshape(1).cpu()
+        of_each = [torch.ops.bitfold.norm_inf(g) for g in grads if g.numel()] or [torch.zeros((), dtype=taken, device="cpu")]
+        mine = torch.ops.bitfold.norm_inf(torch.stack(of_each).to(out)).reshape(1).cpu()  # (of a NaN its bits, too)
         theirs = [torch.frombuffer(bytearray(t), dtype=mine.dtype) for t in by.gather(bytes_of(mine).numpy().tobytes())]
-        return torch.ops.bitfold.norm_inf(torch.cat(theirs)).to(out)
+        return torch.ops.bitfold.norm_inf(torch.cat(theirs))
     wanted = request(op, "exact", out)
     mine = torch.zeros(_core.contribution_state_bytes(wanted, short), dtype=torch.uint8, device=grads[0].device if grads else "cpu")
     if grads:
         _core.fold_pieces(wanted, [g.detach() if g.is_contiguous() else in_a_row(g.detach()) for g in grads], mine, TENSORS)
     theirs = [torch.frombuffer(bytearray(t), dtype=torch.uint8) for t in by.gather(mine.cpu().numpy().tobytes())]
-    norm = torch.empty(1, dtype=out)
+    norm = torch.empty(1, dtype=out, device="cpu")
     _core.fold_contributions(wanted, short, [(r, 1, t.data_ptr(), False) for r, t in enumerate(theirs)], 1, bytes_of(norm), True, TENSORS)
     return norm[0]
 
@@ -161,6 +161,6 @@ def clip_grad_norm_(parameters: Iterable[Tensor] | Tensor, max_norm: float, norm
 
     Errors: those of grad_norm; RuntimeError where the norm is not finite and `error_if_nonfinite`.
     """  # fmt: skip
-    norm, grads = _norm(group_of(group), parameters, norm_type)
+    norm, grads = _norm(group_of(group), parameters, norm_type, f"to clip at {float(max_norm)!r}", f"error_if_nonfinite={bool(error_if_nonfinite)}")
     scale(grads, norm, max_norm, error_if_nonfinite)
     return norm

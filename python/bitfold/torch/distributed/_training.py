@@ -1,11 +1,13 @@
 """Gradients over ranks, micro-batch by micro-batch: a hook for DistributedDataParallel, and one for FSDP2 (docs/distributed.md)."""
 
 # (DistributedDataParallel looks at the annotations of a hook, which are no strings therefore.)
+import gc
 import operator
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from ._contributions import Call, Contributions, Node, _all_reduce, _reduce_scatter, quickly
 from ._group import Group, group_of
@@ -32,19 +34,42 @@ class Accumulation:
             raise ValueError(f"contributions: ranks have {self.counts}, where all have one, or each has two at least")
         self.first = sum(self.counts[: self.by.rank])
         self._kept: dict[int, Contributions] = {}
+        self._is_amid_a_pass, self._was_one_taken, self._was_looked_at = False, False, False
 
     def clear(self) -> None:
         """Forgets what was kept, of a step that is not ended."""
         self._kept.clear()
 
+    def look_at_the_model(self) -> None:
+        """Once, at the first pass. Errors: ValueError for a DistributedDataParallel that leaves out the gradients of what the last pass does not use."""
+        if self._was_looked_at:
+            return
+        self._was_looked_at = True
+        for module in gc.get_objects():
+            if issubclass(type(module), DistributedDataParallel) and any(state is self for _, state in module._comm_hooks):
+                if module.find_unused_parameters:
+                    raise ValueError("find_unused_parameters: with several contributions a rank, DistributedDataParallel drops gradients of earlier passes")
+
+    def _end_pass(self) -> None:
+        """Errors: RuntimeError where there are fewer gradients of some parameters than of others in this step."""
+        counts = {kept.count for kept in self._kept.values()} | ({self.contributions} if self._was_one_taken else set())
+        self._is_amid_a_pass = self._was_one_taken = False
+        if len(counts) > 1:
+            self.clear()
+            raise RuntimeError(f"bitfold: gradients of {min(counts)} passes for some parameters and of {max(counts)} for others: each pass of a step uses all")
+
     def keep(self, key: int, gradient: Tensor) -> bool:
         """Whether that was the last one of the step."""
+        if not self._is_amid_a_pass:
+            self._is_amid_a_pass = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
         kept = self._kept.setdefault(key, Contributions(self.op, method=self.method, first=self.first))
         kept.add(gradient)
         return kept.count == self.contributions
 
     def taken(self, *keys: int) -> Contributions:
         """What was kept of these, one behind the other; it is kept no longer."""
+        self._was_one_taken = True
         all_of_them = [self._kept.pop(key) for key in keys]
         if len(all_of_them) == 1:
             return all_of_them[0]
@@ -76,6 +101,7 @@ def hook(state: Accumulation | dist.ProcessGroup | None, bucket: dist.GradBucket
         by, op, method, contributions = state.by, state.op, state.method, [out]
     elif isinstance(state, Accumulation):
         by, op, method = state.by, state.op, state.method
+        state.look_at_the_model()
         keys = [id(p) for p in bucket.parameters()]
         if not all([state.keep(key, g) for key, g in zip(keys, bucket.gradients())]):
             future.set_result(out.zero_())
