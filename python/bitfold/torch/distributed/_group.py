@@ -77,7 +77,6 @@ _NAMING = threading.Lock()
 def _named_after(group: dist.ProcessGroup) -> Iterator[None]:
     """torch names a group by its ranks and by how many groups this process has made (older versions: is in), and waits for ranks that name it alike.
     Ranks of overlapping groups have made different numbers of bitfold's: so these count for nothing, and one is named by the group that it is for."""
-    own = None
     with _NAMING:
         if not _NAMES:
             own = distributed_c10d._process_group_name
@@ -97,8 +96,9 @@ def _named_after(group: dist.ProcessGroup) -> Iterator[None]:
 class Group:
     """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
     an engine: gather, and begin and end of messages between pairs. Ranks of one host meet in its memory instead (`host`). Calls run one after the
-    other, in the order in which they were made; one that is made amid another, such as in a callback, comes at once. Each begins with the ranks' agreement on what it is. After an error of the engine, or any error
-    behind the agreement, the ranks may stand at different places: no more calls then.
+    other, in the order in which they were made; one that is made amid another, such as in a callback, comes at once. Each begins with the ranks'
+    agreement on what it is. After an error of the engine, or any error behind the agreement, the ranks may stand at different places: no more
+    calls then.
 
     Beside NCCL there is always an engine for the CPU's memory. By that one the ranks agree, so that no GPU is waited for, and that a rank which is
     not there is an error of a call, where NCCL ends the process. Without NCCL all messages go by it, and those of GPUs are copied there and back."""

@@ -34,42 +34,46 @@ class Accumulation:
             raise ValueError(f"contributions: ranks have {self.counts}, where all have one, or each has two at least")
         self.first = sum(self.counts[: self.by.rank])
         self._kept: dict[int, Contributions] = {}
-        self._is_amid_a_pass, self._was_one_taken, self._was_looked_at = False, False, False
+        self._was_looked_at, self._in_this_pass, self._passes = False, set(), {}
 
     def clear(self) -> None:
         """Forgets what was kept, of a step that is not ended."""
         self._kept.clear()
+        self._in_this_pass.clear()
+        self._passes.clear()
 
     def look_at_the_model(self) -> None:
-        """Once, at the first pass. Errors: ValueError for a DistributedDataParallel that leaves out the gradients of what the last pass does not use."""
+        """Once, at the first pass. Errors: ValueError for a DistributedDataParallel that leaves out gradients of what the last pass does not use."""
         if self._was_looked_at:
             return
         self._was_looked_at = True
         for module in gc.get_objects():
             if issubclass(type(module), DistributedDataParallel) and any(state is self for _, state in module._comm_hooks):
                 if module.find_unused_parameters:
-                    raise ValueError("find_unused_parameters: with several contributions a rank, DistributedDataParallel drops gradients of earlier passes")
+                    raise ValueError("find_unused_parameters: with several contributions a rank DistributedDataParallel drops gradients")
 
     def _end_pass(self) -> None:
-        """Errors: RuntimeError where there are fewer gradients of some parameters than of others in this step."""
-        counts = {kept.count for kept in self._kept.values()} | ({self.contributions} if self._was_one_taken else set())
-        self._is_amid_a_pass = self._was_one_taken = False
-        if len(counts) > 1:
+        """Errors: RuntimeError where it has not the gradients that a pass before it in the step had with one of its own."""
+        these = frozenset(self._in_this_pass)
+        self._in_this_pass.clear()
+        others = next((before for key in these if (before := self._passes.setdefault(key, these)) != these), these)
+        for key in these - self._kept.keys():  # which were taken
+            del self._passes[key]
+        if others != these:
             self.clear()
-            raise RuntimeError(f"bitfold: gradients of {min(counts)} passes for some parameters and of {max(counts)} for others: each pass of a step uses all")
+            raise RuntimeError(f"bitfold: a pass has {len(these)} gradients, and one before it in the step {len(others)}: each uses all parameters")
 
     def keep(self, key: int, gradient: Tensor) -> bool:
         """Whether that was the last one of the step."""
-        if not self._is_amid_a_pass:
-            self._is_amid_a_pass = True
+        if not self._in_this_pass:
             torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
+        self._in_this_pass.add(key)
         kept = self._kept.setdefault(key, Contributions(self.op, method=self.method, first=self.first))
         kept.add(gradient)
         return kept.count == self.contributions
 
     def taken(self, *keys: int) -> Contributions:
         """What was kept of these, one behind the other; it is kept no longer."""
-        self._was_one_taken = True
         all_of_them = [self._kept.pop(key) for key in keys]
         if len(all_of_them) == 1:
             return all_of_them[0]
