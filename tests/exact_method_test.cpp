@@ -176,6 +176,42 @@ TEST_CASE("exact: every operation, type and output type, on data that is hard on
   });
 }
 
+// Most of these are exact in doubles, and many of the hard ones are not.
+TEST_CASE("exact: sums of many short outputs", "[kernels]") {
+  test::for_each_type([]<class T>(std::type_identity<T>) {
+    for (const std::size_t n : {1, 2, 7, 16, 17, 33, 64, 65, 700, 8192, 8193}) {
+      auto rows = test::hard_arrays<T>(n, n);
+      [[maybe_unused]] random_bits next{n};
+      for (int k = 0; k < 9; ++k) {
+        auto& row = rows.emplace_back("ordinary", std::vector<T>(n)).values;
+        if constexpr (!std::is_integral_v<T>)
+          for (T& x : row)
+            x = arith::round_to<T>(static_cast<double>(static_cast<std::int32_t>(next())) *
+                                   0x1p-31);
+      }
+      const std::size_t count = rows.size();
+      std::vector<T> x, transposed(n * count);
+      for (const auto& row : rows) x.insert(x.end(), row.values.begin(), row.values.end());
+      for (std::size_t i = 0; i < x.size(); ++i) transposed[i % n * count + i / n] = x[i];
+      const auto extent = [](std::size_t k) { return static_cast<std::int64_t>(k); };
+      const view as_rows = row_major(dtype_of<T>, x.data(), {extent(count), extent(n)}),
+                 as_columns = row_major(dtype_of<T>, transposed.data(), {extent(n), extent(count)});
+      for (const dtype out : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype_of<T>}) {
+        const reduction r = make_reduction(op_id::sum, method_id::exact, dtype_of<T>, {}, out);
+        for (const int axis : {1, 0}) {
+          std::vector<std::byte> got(count * size_of(out));
+          cpu::reduce(r, axis == 1 ? as_rows : as_columns, {&axis, 1}, got.data(),
+                      {.threads = 1, .target = forced_target});
+          for (std::size_t k = 0; k < count; ++k)
+            same(load_scalar(out, &got[k * size_of(out)]),
+                 expected(by_accumulators<T>(rows[k].values, rows[k].values, k), r), r, n,
+                 rows[k].name + (axis == 1 ? ", a row" : ", a column"));
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("exact: no elements") {
   test::for_each_type([]<class T>(std::type_identity<T>) {
     const by_accumulators<T> from({}, {}, 1);

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     ("pytorch.md", "import sys, torch, bitfold.torch"),  # test_torch_examples.py
     ("distributed.md", 'torch.distributed.init_process_group("nccl")'),  # which takes GPUs: test_torch_distributed_cuda.py
+    ("distributed.md", 'torch.distributed.init_process_group("cpu:gloo,cuda:gloo")'),  # likewise: test_torch_distributed_shared_gpus.py
 }
 
 

@@ -87,6 +87,7 @@ class worker {
   // on; it is called for all outputs before the next tile, so that they can be gathered together.
   template <class Get>
   target run_by_tiles(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
+    if (w_.in_doubles && n <= tile) return sum_each(first, outputs, n, get);
     target used = w_.used;
     const std::size_t tasks = w_.tasks.size();
     std::vector<tile_counter> counters(n > tile ? outputs * tasks : 0);
@@ -115,6 +116,29 @@ class worker {
     return used;
   }
 
+  // Exact sums of a tile at most: each in doubles where that is exact, as it is of most.
+  template <class Get>
+  target sum_each(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
+    const reduction& r = w_.reductions[0];
+    for (std::uint64_t b = 0; b < outputs; ++b) {
+      const inputs stored = get(0, b);
+      double sum;
+      if (skipped_ > 0) {
+        --skipped_;
+      } else if (w_.in_doubles(stored.x, n, sum)) {
+        w_.put(0, first + b, detail::rounded(sum, r.out()));
+        missed_ = 0;
+        continue;
+      } else {  // likely not the only one
+        skipped_ = missed_ = std::min(2 * missed_ + 1, 63);
+      }
+      detail::exact_sums any(w_.sums);
+      deposit(any, w_.used, stored, n);
+      w_.put(0, first + b, any.result(r, n));
+    }
+    return w_.used;
+  }
+
   void run_whole(std::uint64_t output, std::uint64_t n) {
     if (w_.whole_reductions.empty()) return;
     inputs data = as_inputs(w_.source.address(output));
@@ -132,6 +156,7 @@ class worker {
   const bool single_task_;
   tile_folder folder_;
   std::vector<std::byte> gathered_, whole_output_;
+  int missed_ = 0, skipped_ = 0;  // outputs that are not summed in doubles: the last time, and left
 };
 
 // One long output, by all threads.
@@ -230,6 +255,9 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
     }
   }
   if (reductions.empty() || source.outputs == 0) return;
+  if (const reduction& r = reductions[0];
+      reductions.size() == 1 && detail::is_exact(r) && r.op() == op_id::sum && is_float(r.out()))
+    w.in_doubles = find_exact_kernels(best, {exact::term::element, r.in()}).in_doubles;
 
   const std::size_t element = size_of(source.type) * (source.data.y ? 2 : 1);
   const int threads = threads_for(opts, source.elements * element);

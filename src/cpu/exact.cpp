@@ -6,7 +6,9 @@
 
 namespace bitfold::cpu {
 
-depositor find_depositor(target t, const exact_terms& terms) { return find_kernels_for(t, terms); }
+exact_kernels find_exact_kernels(target t, const exact_terms& terms) {
+  return find_kernels_for(t, terms);
+}
 
 }  // namespace bitfold::cpu
 

@@ -137,19 +137,31 @@ struct exact_terms {
 /// of parts, may be merged in any order.
 using depositor = target (*)(inputs data, std::size_t n, void* state);
 
-/// That of a target; null if this build does not hold it or this machine does not run it.
-template <target>
-depositor find_kernels_of(const exact_terms& t);
-template <>
-depositor find_kernels_of<target::scalar>(const exact_terms& t);
-template <>
-depositor find_kernels_of<target::avx2>(const exact_terms& t);
-template <>
-depositor find_kernels_of<target::avx512>(const exact_terms& t);
-template <>
-depositor find_kernels_of<target::neon>(const exact_terms& t);
+/// The sum of n >= 1 elements in doubles. Says whether it is exact: no addition was rounded, and it
+/// is not 0, which has a sign.
+using sum_in_doubles = bool (*)(const void* data, std::size_t n, double& sum);
 
-depositor find_depositor(target t, const exact_terms& terms);
+struct exact_kernels {
+  depositor add = nullptr;
+  sum_in_doubles in_doubles = nullptr;  ///< of elements of up to 32 bits, where there are vectors
+};
+
+/// Those of a target; null if this build does not hold them or this machine does not run them.
+template <target>
+exact_kernels find_kernels_of(const exact_terms& t);
+template <>
+exact_kernels find_kernels_of<target::scalar>(const exact_terms& t);
+template <>
+exact_kernels find_kernels_of<target::avx2>(const exact_terms& t);
+template <>
+exact_kernels find_kernels_of<target::avx512>(const exact_terms& t);
+template <>
+exact_kernels find_kernels_of<target::neon>(const exact_terms& t);
+
+exact_kernels find_exact_kernels(target t, const exact_terms& terms);
+inline depositor find_depositor(target t, const exact_terms& terms) {
+  return find_exact_kernels(t, terms).add;
+}
 
 /// Adds n elements to all of them; says as a depositor which target it was compiled for.
 inline target deposit(detail::exact_sums& sums, target t, inputs data, std::size_t n) {

@@ -127,6 +127,37 @@ class exact_adder {
     a.flush();
   }
 
+  static bool in_doubles(const void* data, std::size_t n, double& sum) {
+    namespace hn = simd::hn;
+    const simd::tag<double> d;
+    V s[beside], lost = hn::Zero(d), bad = hn::Zero(d);
+    BITFOLD_UNROLL
+    for (V& one : s) one = hn::Zero(d);
+    const auto add = [&](V& to, V v) BITFOLD_LAMBDA {
+      const auto both = arith::two_sum(to, v);
+      to = both.sum;
+      lost = hn::Or(lost, both.error);
+    };
+    for_each_vector(static_cast<const T*>(data), nullptr, n, bad,
+                    [&](V(&v)[parts], int k) BITFOLD_LAMBDA { add(s[k], v[0]); });
+    add(s[0], s[1]);
+    add(s[2], s[3]);
+    add(s[0], s[2]);
+    alignas(64) double each[width], errors[width];
+    hn::Store(s[0], d, each);
+    hn::Store(lost, d, errors);
+    const auto bits = [](double e) { return bitfold::arith::bit_cast<std::uint64_t>(e); };
+    double total = each[0];
+    std::uint64_t any = bits(errors[0]);
+    for (std::size_t k = 1; k < width; ++k) {
+      const auto both = bitfold::arith::two_sum(total, each[k]);
+      total = both.sum;
+      any |= bits(errors[k]) | bits(both.error);
+    }
+    sum = total;
+    return any << 1 == 0 && total != 0;  // but for signs of zeros
+  }
+
  private:
   explicit exact_adder(total& s) : s_(s) {
     if constexpr (source::one_level) anchor(source::high - 1);
@@ -351,4 +382,4 @@ class exact_adder {
   alignas(64) std::int64_t taken_[most_levels][width] = {};  // in units of 2^(top - 52)
 };
 
-inline depositor find(const exact_terms& t) { return find_depositor<exact_adder>(t); }
+inline exact_kernels find(const exact_terms& t) { return find_exact_kernels<exact_adder>(t); }

@@ -25,8 +25,8 @@ struct floats {
 }  // namespace exact_scalar
 
 template <>
-depositor find_kernels_of<target::scalar>(const exact_terms& t) {
-  return exact_scalar::find_depositor<exact_scalar::floats>(t);
+exact_kernels find_kernels_of<target::scalar>(const exact_terms& t) {
+  return exact_scalar::find_exact_kernels<exact_scalar::floats>(t);
 }
 
 }  // namespace bitfold::cpu
