@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import unittest.mock
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import bitfold.torch.distributed as over_ranks
 import torch
@@ -548,6 +548,11 @@ def refused_by_all(rank: int, size: int) -> None:
     parameter.grad = ones(3)
     with _error(over_ranks.Disagreement, "to clip at 1.0.*to clip at 2.0"):
         over_ranks.clip_grad_norm_(parameter, 2.0 if last else 1.0)
+    with _error(TypeError if last else over_ranks.Disagreement, "NoneType" if last else "refused: "):
+        over_ranks.clip_grad_norm_(parameter, None if last else 1.0)
+    with _error(TypeError if last else over_ranks.Disagreement, "tensor: ndarray, where a tensor is expected"):
+        over_ranks.all_reduce(torch.ones(3).numpy() if last else ones(3))
+    _works(rank, size)
     with torch.device("meta"):
         assert over_ranks.reduce_shares("sum", torch.ones(3, device=DEVICE)) == 3 * size
     several = [ones(3), ones(3)]
@@ -596,17 +601,64 @@ def first_call_that_fails(rank: int, size: int) -> None:
 
 
 def forked(rank: int, size: int) -> None:
-    """A child's calls are not its rank's."""
-    _works(rank, size)
-    if rank == 0:
-        child = os.fork()
-        if child == 0:
-            with suppress(RuntimeError):
-                over_ranks.all_reduce(torch.full((3,), 100.0))
-                os._exit(1)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-    _works(rank, size)
+    """A child's calls are not its rank's, before the first one and after it."""
+    for _ in range(2):
+        if rank == 0:
+            child = os.fork()
+            if child == 0:
+                with suppress(RuntimeError):
+                    over_ranks.all_reduce(torch.full((3,), 100.0))
+                    os._exit(1)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        _works(rank, size)
+
+
+def callbacks_that_wait(rank: int, size: int) -> None:
+    """In vain: for a call behind theirs, and crosswise on two groups. An error in place of a hang."""
+    seconds = datetime.timedelta(seconds=3)
+    a, b = (dist.new_group(list(range(size)), timeout=seconds) for _ in range(2))
+    begun = threading.Event()
+
+    def behind_it(_) -> None:
+        begun.wait()
+        with _error(RuntimeError, "a callback waits for a call on its group that comes behind it"):
+            later[0].wait()
+
+    def on(group: dist.ProcessGroup):
+        def call(_) -> None:
+            begun.wait()
+            dist.all_reduce(ones(3), group=group)
+
+        return call
+
+    with bitfold.torch.deterministic():
+        first = dist.all_reduce(ones(3_000_000), group=a, async_op=True).get_future().then(behind_it)
+        later = [dist.all_reduce(ones(3), group=a, async_op=True)]
+        begun.set()
+        first.wait()
+        later[0].wait()
+        begun.clear()
+        crosswise = [dist.all_reduce(ones(3_000_000), group=g, async_op=True).get_future().then(on(other)) for g, other in ((a, b), (b, a))]
+        begun.set()
+        errors = []
+        for future in crosswise:
+            try:
+                future.wait()
+            except RuntimeError as e:
+                errors.append(str(e))
+        assert errors
+
+
+def hook_that_fails(rank: int, size: int) -> str | None:
+    """Amid a call, on one rank: the group has no more calls there either."""
+    model = DistributedDataParallel(Scaled().to(DEVICE))
+    model.register_comm_hook(over_ranks.Accumulation(1), over_ranks.hook)
+    broken = unittest.mock.patch.object(_contributions, "_room", side_effect=MemoryError("no room"))
+    with broken if rank == 0 else nullcontext(), _error(Exception, "no room" if rank == 0 else ""):
+        model(ones(2)).backward()
+    with _error(RuntimeError, "no more calls on this group, as an earlier one failed: no room" if rank == 0 else ""):
+        over_ranks.all_reduce(ones(3))
 
 
 def unused(rank: int, size: int) -> None:
@@ -620,8 +672,11 @@ def unused(rank: int, size: int) -> None:
         def forward(self, x: torch.Tensor, all_of_them: bool) -> torch.Tensor:
             return sum(part(x) for part in self.parts[: 1 + all_of_them])
 
+    state, other = over_ranks.Accumulation(2), DistributedDataParallel(Scaled().to(DEVICE))
+    other.register_comm_hook(state, over_ranks.hook)
+    other(ones(2)).backward()
     model = DistributedDataParallel(Some().to(DEVICE), find_unused_parameters=True)
-    model.register_comm_hook(over_ranks.Accumulation(2), over_ranks.hook)
+    model.register_comm_hook(state, over_ranks.hook)
     with _error(Exception, "find_unused_parameters: with several contributions a rank"):
         model(ones(2), True).backward()
     for order in ((True, False), (False, True)):

@@ -138,7 +138,7 @@ def test_calls_of_people(what):
     ranks.run(what, 2)
 
 
-@pytest.mark.parametrize("what", ("first_call_that_fails", "forked", "unused"))
+@pytest.mark.parametrize("what", ("first_call_that_fails", "forked", "callbacks_that_wait", "hook_that_fails", "unused"))
 def test_faults_of_people(what):
     ranks.run(what, 2, seconds=20)
 

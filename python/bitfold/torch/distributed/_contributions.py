@@ -551,7 +551,7 @@ class Work:
 
 
 def _made(async_op: bool, make, call: Call) -> Work | None:
-    device = getattr(call.out, "device", None)
+    device = call.out.device if isinstance(call.out, Tensor) else None
     if async_op:
         return Work(call.group.start(lambda: make(call), device))
     if not quickly(call):

@@ -25,6 +25,7 @@ from ._host import Host, host_of, links_of
 _CALL, _REST = struct.Struct("<q"), struct.Struct("<qq16s")  # of a header: the number of the call, and what is the same for calls that are alike
 _HEADER_BYTES = 512
 _MOST_KEPT = 1 << 24
+_THREADS = "bitfold"  # that groups' calls run on: how their names begin
 
 
 #: bitfold's own process groups, of which the mode takes no call over.
@@ -48,8 +49,8 @@ class Copied:
 class Job:
     """A call under way on a group's thread. On a GPU it is enqueued when the thread is done; whoever waits then has it ahead of what is enqueued next."""
 
-    def __init__(self, future: Future, stream: torch.cuda.Stream | None) -> None:
-        self._future, self._stream = future, stream
+    def __init__(self, group: "Group", future: Future, stream: torch.cuda.Stream | None) -> None:
+        self._group, self._future, self._stream = group, future, stream
 
     def done(self) -> bool:
         if not self._future.done() or self._stream is None or self._future.exception():
@@ -57,7 +58,9 @@ class Job:
         return self._future.result()[1].query()
 
     def result(self, seconds: float | None = None) -> Any:
-        """Errors: those of the call; TimeoutError."""
+        """Errors: those of the call; TimeoutError; RuntimeError in a callback of a call on the group, behind which this one comes."""
+        if not self._future.done() and self._group.is_amid_another():
+            raise RuntimeError("bitfold: a callback waits for a call on its group that comes behind it")
         result, end = self._future.result(seconds)
         if end:
             torch.cuda.current_stream(self._stream.device).wait_event(end)
@@ -212,7 +215,7 @@ class Group:
 
     def _fail(self, error: BaseException) -> None:
         """No more calls; and the other ranks of the host, where they wait for this one, need not wait longer."""
-        self._no_more = self._no_more or f"an earlier one failed: {_text_of(error)}"
+        self._no_more = self._no_more or f"an earlier one failed: {text_of(error)}"
         if self.host:
             self.host.leave()
 
@@ -273,11 +276,11 @@ class Group:
         if self._gathered:  # of this call, which is not alike
             return False
         mine = _CALL.pack(self._calls + 1) + header
+        self._is_amid = True
         self._gathered = self._try(lambda: self.host.exchange_alike(mine))
         if self._gathered is not None:
             return False
         self._calls += 1
-        self._is_amid = True
         on = self._on
         if on is None or on.device != device or on.cuda_stream != torch._C._cuda_getCurrentRawStream(device.index):
             self._follow(torch.cuda.current_stream(device))
@@ -287,15 +290,17 @@ class Group:
         """Two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank, and gives its line and
         its numbers. Errors: its own where it throws, and Disagreement on the other ranks; Disagreement where the lines differ."""
         self._calls += 1
-        refused, self._is_describing = None, True
+        refused, self._is_describing, self._is_amid = None, True, False
         try:
             mine = self.header(*describe())
         except BaseException as e:
-            refused, mine = e, self.header(f"refused: {_text_of(e)}", 0, 0)
+            refused, mine = e, self.header(f"refused: {text_of(e)}", 0, 0)
         finally:
             self._is_describing = False
+        self._is_amid = True
         headers, self._gathered = self._gathered or self.gather(_CALL.pack(self._calls) + mine), None
         if refused:
+            self._is_amid = False
             raise refused
         if any(len(h) != _HEADER_BYTES for h in headers):
             error = RuntimeError("bitfold: the ranks are at different places of their calls")
@@ -305,7 +310,6 @@ class Group:
         if len({(call, digest) for call, (*_, digest) in zip(calls, fields)}) > 1:
             lines = [f"call {call}: {h[_CALL.size + _REST.size :].rstrip(bytes(1)).decode(errors='replace')}" for call, h in zip(calls, headers)]
             raise Disagreement("bitfold: the ranks make different calls: " + "; ".join(f"rank {r}: {line}" for r, line in enumerate(lines)))
-        self._is_amid = True
         return [(number, other) for number, other, _ in fields]
 
     def is_idle(self) -> bool:
@@ -320,7 +324,13 @@ class Group:
         if self.is_idle():
             with self.lock, self._enqueued(stream):
                 return self.to_its_end(call)
-        return self._submit(call, stream).result()
+        job = self._submit(call, stream)
+        if not threading.current_thread().name.startswith(_THREADS):
+            return job.result()
+        try:  # in a callback of another group's call, whose own may wait for this one
+            return job.result(self._seconds)
+        except TimeoutError:
+            raise RuntimeError(f"bitfold: a call in a callback had no turn within {self._seconds} seconds") from None
 
     def start(self, call: Callable[[], Any], device: torch.device | None = None) -> Job:
         """The same on a thread of this group's, and a stream, behind what is on the current one."""
@@ -331,7 +341,7 @@ class Group:
                 future.set_result((self._come_at_once(call, now), now and now.record_event()))
             except BaseException as e:
                 future.set_exception(e)
-            return Job(future, now)
+            return Job(self, future, now)
         if now is None:
             return self._submit(call, None)
         if device not in self._streams:
@@ -346,9 +356,9 @@ class Group:
                 return result, stream and stream.record_event()
 
         if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, "bitfold")
+            self._worker = ThreadPoolExecutor(1, _THREADS)
         self._last = self._worker.submit(behind_others)
-        return Job(self._last, stream)
+        return Job(self, self._last, stream)
 
     @contextmanager
     def _enqueued(self, stream: torch.cuda.Stream | None, ready: torch.cuda.Event | None = None) -> Iterator[None]:
@@ -368,7 +378,7 @@ class Group:
         self._on = stream
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     try:
         return str(error) or type(error).__name__
     except Exception:
@@ -379,7 +389,7 @@ def _stream_of(device: torch.device | None) -> torch.cuda.Stream | None:
     return torch.cuda.current_stream(device) if device is not None and device.type == "cuda" else None
 
 
-_GROUPS: weakref.WeakKeyDictionary[dist.ProcessGroup, Group | Exception] = weakref.WeakKeyDictionary()  # or why there is none
+_GROUPS: weakref.WeakKeyDictionary[dist.ProcessGroup, Group | str] = weakref.WeakKeyDictionary()  # or why there is none
 _MAKING: weakref.WeakKeyDictionary[dist.ProcessGroup, threading.Lock] = weakref.WeakKeyDictionary()
 
 
@@ -387,6 +397,8 @@ def _forget_all() -> None:
     for group in list(_GROUPS.values()):
         if isinstance(group, Group):
             group.forget()
+    for group in distributed_c10d._world.pg_map:
+        _GROUPS.setdefault(group, "this process was forked from the one that is its rank")
 
 
 os.register_at_fork(after_in_child=_forget_all)
@@ -412,9 +424,9 @@ def _made_for(group: dist.ProcessGroup) -> Group:
         if group not in _GROUPS:
             try:
                 _GROUPS[group] = Group(group)
-            except Exception as e:  # the ranks may stand at different places
-                _GROUPS[group] = e
+            except BaseException as e:  # the ranks may stand at different places
+                _GROUPS[group] = f"the first one failed: {text_of(e)}"
                 raise
-        if isinstance(made := _GROUPS[group], Exception):
-            raise RuntimeError(f"bitfold: no calls on this group, as the first one failed: {_text_of(made)}")
+        if isinstance(made := _GROUPS[group], str):
+            raise RuntimeError(f"bitfold: no calls on this group, as {made}")
         return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -104,11 +104,11 @@ def _shards(parameters: Iterable[Tensor] | Tensor) -> tuple[list[Tensor], list[b
     return grads, counts
 
 
-def _norm(by: Group, parameters: Iterable[Tensor] | Tensor, norm_type: float, *what_for: object) -> tuple[Tensor, list[Tensor]]:
+def _norm(by: Group, parameters: Iterable[Tensor] | Tensor, norm_type: float, what_for: Callable[[], str] = str) -> tuple[Tensor, list[Tensor]]:
     def describe() -> tuple[str, int, int]:
         nonlocal grads, counts
         grads, counts = _shards(parameters)
-        return f"norm of gradients, {norm_named(norm_type)}{''.join(f', {given}' for given in what_for)}", 0, 0
+        return f"norm of gradients, {norm_named(norm_type)}{what_for()}", 0, 0
 
     def call() -> tuple[Tensor, list[Tensor]]:
         # The types of all ranks, one bit each: known before anything is added, as only sums of one type can be merged.
@@ -161,6 +161,7 @@ def clip_grad_norm_(parameters: Iterable[Tensor] | Tensor, max_norm: float, norm
 
     Errors: those of grad_norm; RuntimeError where the norm is not finite and `error_if_nonfinite`.
     """  # fmt: skip
-    norm, grads = _norm(group_of(group), parameters, norm_type, f"to clip at {float(max_norm)!r}", f"error_if_nonfinite={bool(error_if_nonfinite)}")
+    how = lambda: f", to clip at {float(max_norm)!r}, error_if_nonfinite={bool(error_if_nonfinite)}"
+    norm, grads = _norm(group_of(group), parameters, norm_type, how)
     scale(grads, norm, max_norm, error_if_nonfinite)
     return norm

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ._contributions import Call, Contributions, Node, _all_reduce, _reduce_scatter, quickly
-from ._group import Group, group_of
+from ._group import Group, group_of, text_of
 
 
 class Accumulation:
@@ -34,7 +34,7 @@ class Accumulation:
             raise ValueError(f"contributions: ranks have {self.counts}, where all have one, or each has two at least")
         self.first = sum(self.counts[: self.by.rank])
         self._kept: dict[int, Contributions] = {}
-        self._was_looked_at, self._in_this_pass, self._passes = False, set(), {}
+        self._looked_at, self._in_this_pass, self._passes = set(), set(), {}
 
     def clear(self) -> None:
         """Forgets what was kept, of a step that is not ended."""
@@ -42,14 +42,14 @@ class Accumulation:
         self._in_this_pass.clear()
         self._passes.clear()
 
-    def look_at_the_model(self) -> None:
-        """Once, at the first pass. Errors: ValueError for a DistributedDataParallel that leaves out gradients of what the last pass does not use."""
-        if self._was_looked_at:
+    def look_at_the_model_of(self, parameter: Tensor) -> None:
+        """Once for each. Errors: ValueError for a DistributedDataParallel that leaves out gradients of what the last pass does not use."""
+        if id(parameter) in self._looked_at:
             return
-        self._was_looked_at = True
+        self._looked_at.add(id(parameter))
         for module in gc.get_objects():
-            if issubclass(type(module), DistributedDataParallel) and any(state is self for _, state in module._comm_hooks):
-                if module.find_unused_parameters:
+            if issubclass(type(module), DistributedDataParallel) and module.find_unused_parameters:
+                if any(p is parameter for p in module.parameters()):
                     raise ValueError("find_unused_parameters: with several contributions a rank DistributedDataParallel drops gradients")
 
     def _end_pass(self) -> None:
@@ -105,7 +105,7 @@ def hook(state: Accumulation | dist.ProcessGroup | None, bucket: dist.GradBucket
         by, op, method, contributions = state.by, state.op, state.method, [out]
     elif isinstance(state, Accumulation):
         by, op, method = state.by, state.op, state.method
-        state.look_at_the_model()
+        state.look_at_the_model_of(bucket.parameters()[0])
         keys = [id(p) for p in bucket.parameters()]
         if not all([state.keep(key, g) for key, g in zip(keys, bucket.gradients())]):
             future.set_result(out.zero_())
@@ -118,7 +118,8 @@ def hook(state: Accumulation | dist.ProcessGroup | None, bucket: dist.GradBucket
         try:
             future.set_result(_reduced(by, out, op, method, contributions))
         except BaseException as e:
-            future.set_exception(e)
+            future.set_exception(e if isinstance(e, Exception) else RuntimeError(text_of(e)))
+            raise
 
     by.start(call, out.device)
     return future
