@@ -15,9 +15,9 @@ std::span<const exact::term> terms_of(const reduction& r);
 
 /// An empty sum of that term, at `state`.
 void clear_sum(exact::term what, dtype type, void* state);
-/// The result of r from the sums of its terms, for n elements in all.
 /// A value rounded once to a type of floats.
 scalar rounded(double value, dtype to);
+/// The result of r from the sums of its terms, for n elements in all.
 scalar finish_exact(const reduction& r, const void* const* sums, std::uint64_t n);
 
 }  // namespace bitfold::detail

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include <bitfold/contributions.hpp>
-#include <bitfold/error.hpp>
 #include <bitfold/linked.hpp>
 
 #include "array_on_gpu.hpp"
 #include "catch.hpp"
 #include "data.hpp"
 #include "gpu_kernels.hpp"
+#include "refusals.hpp"
 
 #include "gpu/linked.hpp"
 
@@ -156,23 +156,14 @@ TEST_CASE("linked ranks have the bits of contributions") {
 
 TEST_CASE("linked ranks refuse what they cannot do") {
   if (!test::is_emulated()) return;
-  const auto refusal = [](auto call) -> std::string {
-    try {
-      call();
-    } catch (const error& e) {
-      CHECK(e.code() == errc::usage);
-      return e.what();
-    }
-    return "none";
-  };
-  CHECK(refusal([] { cuda::linked_ranks(0, 9, 1); }) == "ranks: 9, where 2 to 8 may be linked");
-  CHECK(refusal([] { cuda::linked_ranks(2, 2, 1); }) == "rank: 2 is none of 2");
+  CHECK(test::why([] { cuda::linked_ranks(0, 9, 1); }) == "ranks: 9, where 2 to 8 may be linked");
+  CHECK(test::why([] { cuda::linked_ranks(2, 2, 1); }) == "rank: 2 is none of 2");
   cuda::linked_ranks one(0, 2, 1), other(1, 2, 1);
   const reduction sum = make_reduction(op_id::sum, {}, dtype::f32),
                   widened = make_reduction(op_id::sum, {}, dtype::bf16, {}, dtype::f32);
   const array_on_gpu x(bytes(4096), dtype::f32);
   const auto all_reduce = [&](const reduction& r, const void* from, void* to) {
-    return refusal([&] { one.all_reduce(r, from, 256, to); });
+    return test::why([&] { one.all_reduce(r, from, 256, to); });
   };
   CHECK(all_reduce(sum, x.at(), x.at()) == "linked_ranks: open() was not called");
   one.open(std::array{one.handle(), other.handle()});
@@ -180,8 +171,8 @@ TEST_CASE("linked ranks refuse what they cannot do") {
   CHECK(all_reduce(sum, x.at(), x.at() + 4) == "out: not aligned to 16 bytes");
   CHECK(all_reduce(sum, x.at(), x.at() + 16) == "out: overlaps x");
   CHECK(all_reduce(widened, x.at(), x.at()) == "out: overlaps x");
-  CHECK(refusal([&] { one.reduce_scatter(sum, x.at(), 256, x.at() + 16); }) == "out: overlaps x");
-  CHECK(refusal([&] { one.reduce_scatter(sum, x.at(), 3, x.at() + 2048); }) ==
+  CHECK(test::why([&] { one.reduce_scatter(sum, x.at(), 256, x.at() + 16); }) == "out: overlaps x");
+  CHECK(test::why([&] { one.reduce_scatter(sum, x.at(), 3, x.at() + 2048); }) ==
         "n: 3 elements, which are no multiple of 16 bytes");
 }
 

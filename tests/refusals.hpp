@@ -14,6 +14,17 @@
 
 namespace bitfold::test {
 
+/// In what words call() is refused.
+inline std::string why(auto call) {
+  try {
+    call();
+  } catch (const error& e) {
+    CHECK(e.code() == errc::usage);
+    return e.what();
+  }
+  return "not refused";
+}
+
 /// Calls call(), which must be refused in words that begin like this, and leave things as
 /// untouched() finds them.
 template <class Call, class Untouched>

@@ -9,8 +9,10 @@
 #include "catch.hpp"
 #include "data.hpp"
 #include "main.hpp"
+#include "refusals.hpp"
 
 using namespace bitfold;
+using test::why;
 
 namespace {
 
@@ -39,16 +41,6 @@ std::vector<std::int64_t> extents(const auto& a) {
   return {a.extents().begin(), a.extents().end()};
 }
 using shape = std::vector<std::int64_t>;
-
-std::string why(auto call) {
-  try {
-    call();
-  } catch (const error& e) {
-    CHECK(e.code() == errc::usage);
-    return e.what();
-  }
-  return "not refused";
-}
 
 }  // namespace
 
