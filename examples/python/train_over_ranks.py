@@ -5,7 +5,8 @@
 A step has 12 contributions (micro-batches). One process makes them all and folds their gradients, by the definition. Then ranks make them, by
 DistributedDataParallel and by FSDP2, in equal shares and in unequal ones. Half-way the most ranks stop, and fewer resume from their checkpoint.
 Beside it stands what torch alone does on as many ranks, against torch alone in one process. On CPUs ranks meet by gloo; on GPUs, one for each, by
-NCCL. Of more ranks than there are GPUs several share one, and meet by gloo. The exit status is 1 where a bit of bitfold's differs, and 2 where something failed.
+NCCL. Of more ranks than there are GPUs several share one, and meet by gloo. The exit status is 1 where a bit of bitfold's differs, and 2 where
+something failed.
 """
 
 from __future__ import annotations

@@ -43,14 +43,15 @@ class Accumulation:
         self._passes.clear()
 
     def look_at_the_model_of(self, parameter: Tensor) -> None:
-        """Once for each. Errors: ValueError for a DistributedDataParallel that leaves out gradients of what the last pass does not use."""
+        """Once for a model. Errors: ValueError for a DistributedDataParallel that leaves out gradients of what the last pass does not use."""
         if id(parameter) in self._looked_at:
             return
         self._looked_at.add(id(parameter))
         for module in gc.get_objects():
-            if issubclass(type(module), DistributedDataParallel) and module.find_unused_parameters:
-                if any(p is parameter for p in module.parameters()):
+            if issubclass(type(module), DistributedDataParallel) and any(p is parameter for p in module.parameters()):
+                if module.find_unused_parameters:
                     raise ValueError("find_unused_parameters: with several contributions a rank DistributedDataParallel drops gradients")
+                self._looked_at.update(map(id, module.parameters()))
 
     def _end_pass(self) -> None:
         """Errors: RuntimeError where it has not the gradients that a pass before it in the step had with one of its own."""
