@@ -287,6 +287,46 @@ TEST_CASE("long rows") {
   }
 }
 
+// Of matrices of one row, or of one column, the other operand's integers are kept nowhere.
+TEST_CASE("one row alone") {
+  std::uint64_t seed = 1;
+  for (const dtype t : floats)
+    for (const kind what : {kind::near_one, kind::special})
+      for (const std::int64_t k : {1, 2, 9, 33, 1100})
+        for (const std::int64_t n : {1, 9, 33, 100}) {
+          const lie how = all_lies[seed++ % 4];
+          const operand a = make_operand(t, what, {2, 1, k}, lie::rows, seed),
+                        b = make_operand(t, what, {2, k, n}, how, seed + 1000),
+                        c = make_operand(floats[seed / 4 % 4], what, {n}, lie::rows, seed + 2000);
+          const matrix_product p = make_matrix_product(t, {}, c.v.type);
+          INFO(name(t) << " " << test::name(what) << " " << k << "x" << n << " seed " << seed);
+          CHECK(difference(product(p, a.v, b.v, 1), truth(p, a.v, b.v)) == "");
+          std::vector<std::uint64_t> addends;
+          for (std::int64_t i = 0; i < 2 * n; ++i) addends.push_back(element(c.v, {i % n}));
+          CHECK(difference(product(p, a.v, b.v, 3, &c.v), truth(p, a.v, b.v, addends)) == "");
+        }
+}
+
+// Longer than sums of 64 bits are exact for, of the largest integers.
+TEST_CASE("one row alone, long") {
+  const std::int64_t k = sanitized ? 9000 : 20000, n = 33;
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32})
+    for (const int bits : {product_bits(t), 29})
+      for (const lie how : {lie::rows, lie::transposed}) {
+        operand a = make_operand(t, kind::near_one, {1, k}, lie::rows, 1),
+                b = make_operand(t, kind::near_one, {k, n}, how, 2);
+        const auto largest = static_cast<std::uint16_t>(t == dtype::f16 ? 0x53e0 : 0x427c);  // 63
+        for (operand* const x : {&a, &b})
+          for (std::size_t at = size_of(t) - 2; at < x->bytes.size(); at += size_of(t)) {
+            std::memcpy(&x->bytes[at], &largest, sizeof largest);
+            if (t == dtype::f32) std::memset(&x->bytes[at - 2], 0, 2);
+          }
+        const matrix_product p = make_matrix_product(t, {}, dtype::f64, bits);
+        INFO(name(t) << " " << bits);
+        CHECK(difference(product(p, a.v, b.v, 2), truth(p, a.v, b.v)) == "");
+      }
+}
+
 // With the exact sum of the products, in units of 2^(2 q), and the bound of docs/products.md times
 // L^2, in the same units.
 TEST_CASE("the error is within its bound") {

@@ -2,6 +2,7 @@
 #include "product_operands.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include <bitfold/product_sum.hpp>
 
@@ -17,13 +18,17 @@ integer_array new_integers(std::size_t n) {
       ::operator new[](std::max<std::size_t>(n, 1) * sizeof(std::int32_t), std::align_val_t{64})));
 }
 
-// Makes panels: reads their vectors, measures them, and interleaves their integers.
+}  // namespace
+
+// Makes panels: reads their vectors, measures them, and interleaves their integers, or multiplies
+// these at once.
 class panel_maker {
  public:
   explicit panel_maker(integers& to)
       : to_(to),
         kernels_(find_product_kernels(to.used)),
         elements_(kernels_.elements(to.layout.type)),
+        direct_(kernels_.direct ? kernels_.direct(to.layout.type) : direct_kernels{}),
         whole_(to.pairs ? new_integers(width() * to.layout.n) : nullptr) {}
 
   // `panel`: of those of all matrices.
@@ -36,6 +41,35 @@ class panel_maker {
     const auto pack =
         to_.side == side::left ? kernels_.pairs.pack_rows : kernels_.pairs.pack_columns;
     pack(whole_.get(), to_.layout.n, to);
+  }
+
+  void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low) {
+    const detail::operand_layout& l = to_.layout;
+    const std::size_t matrix = panel / to_.panels, first = panel % to_.panels * width(),
+                      count = std::min(width(), l.vectors - first),
+                      at = to_.vector_at(matrix, first),
+                      run = std::size_t{1} << std::min(63 - 2 * (to_.product.bits() - 1), 30);
+    if (l.n == 0) {
+      std::fill_n(high, count, 0);
+      std::fill_n(low, count, 0);
+    } else if (l.vector_stride == 1 && l.vectors > 1) {
+      const std::byte* x = l.address(matrix, first, 0);
+      std::int64_t stride = l.element_stride;
+      if (count < width()) {
+        x = padded(matrix, first, count);
+        stride = static_cast<std::int64_t>(width());
+      }
+      each_.resize(width());
+      elements_.measure_across(x, stride, l.n, each_.data());
+      for (std::size_t v = 0; v < width(); ++v) note(at + v, each_[v]);
+      direct_.across(row, x, stride, l.n, &to_.scales[at], run, high, low);
+    } else {
+      find(matrix, first, count);
+      for (std::size_t v = 0; v < count; ++v) {
+        note(at + v, elements_.measure(vectors_[v], l.n));
+        direct_.along(row, vectors_[v], l.n, to_.scales[at + v], run, high + v, low + v);
+      }
+    }
   }
 
  private:
@@ -53,11 +87,7 @@ class panel_maker {
       elements_.scale_across(x, l.element_stride, l.n, &to_.scales[at], high, low);
       return;
     }
-    vectors_.resize(count);
-    if (l.element_stride == 1 || l.n <= 1)
-      for (std::size_t v = 0; v < count; ++v) vectors_[v] = l.address(matrix, first + v, 0);
-    else
-      copy(matrix, first, count);
+    find(matrix, first, count);
     if (is_float(l.type))  // integers are as they are
       for (std::size_t v = 0; v < count; ++v) note(at + v, elements_.measure(vectors_[v], l.n));
     interleave(at, high, low);
@@ -67,6 +97,26 @@ class panel_maker {
   void note(std::size_t vector, const magnitudes& m) const {
     to_.scales[vector] = product::scale_of(m.largest, to_.product.bits());
     to_.specials[vector] = m.special;
+  }
+
+  // Vectors, each with its elements one behind the other.
+  void find(std::size_t matrix, std::size_t first, std::size_t count) {
+    const detail::operand_layout& l = to_.layout;
+    vectors_.resize(count);
+    if (l.element_stride == 1 || l.n <= 1)
+      for (std::size_t v = 0; v < count; ++v) vectors_[v] = l.address(matrix, first + v, 0);
+    else
+      copy(matrix, first, count);
+  }
+
+  // A panel's neighbours that are fewer than it has room for, and zeros beside them.
+  const std::byte* padded(std::size_t matrix, std::size_t first, std::size_t count) {
+    const detail::operand_layout& l = to_.layout;
+    const std::size_t size = size_of(l.type), pitch = width() * size;
+    copies_.assign(l.n * pitch, std::byte{0});
+    for (std::size_t p = 0; p < l.n; ++p)
+      std::memcpy(&copies_[p * pitch], l.address(matrix, first, p), count * size);
+    return copies_.data();
   }
 
   void copy(std::size_t matrix, std::size_t first, std::size_t count) {
@@ -111,6 +161,7 @@ class panel_maker {
   integers& to_;
   const product_kernels kernels_;
   const product_elements elements_;
+  const direct_kernels direct_;
   // Used for each panel anew.
   const integer_array whole_;
   std::vector<magnitudes> each_;
@@ -118,19 +169,32 @@ class panel_maker {
   std::vector<const std::byte*> vectors_;
 };
 
-}  // namespace
+direct_sums::direct_sums(integers& to) : maker_(std::make_unique<panel_maker>(to)) {}
+direct_sums::~direct_sums() = default;
+void direct_sums::add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high,
+                         std::int64_t* low) {
+  maker_->add_up(panel, row, high, low);
+}
+bool direct_sums::are_there(const matrix_product& p, target t) {
+  const product_kernels kernels = find_product_kernels(t);
+  return kernels.direct && kernels.direct(p.in()).along && digits_of(p.bits()) == 1;
+}
 
-integers::integers(const matrix_product& p, cpu::side s, const view& x, target t)
+integers::integers(const matrix_product& p, cpu::side s, const view& x, target t, bool direct)
     : product(p), side(s), of(x), layout(detail::layout_of(x, s == side::left)), used(t) {
   const product_kernels kernels = find_product_kernels(t);
-  width = s == side::left ? kernels.tile_rows : kernels.tile_columns;
+  width = s == side::right ? kernels.tile_columns : direct ? 1 : kernels.tile_rows;
   panels = (layout.vectors + static_cast<std::size_t>(width) - 1) / static_cast<std::size_t>(width);
-  pairs = kernels.pairs.add && is_float(p.in()) && p.bits() <= pair_bits;
+  pairs = !direct && kernels.pairs.add && is_float(p.in()) && p.bits() <= pair_bits;
 }
 
 void integers::make_room(std::size_t count) {
   high = new_integers(count * panel_size());
   if (two_digits()) low = new_integers(count * panel_size());
+  make_notes(count);
+}
+
+void integers::make_notes(std::size_t count) {
   scales.assign(count * static_cast<std::size_t>(width), 0);
   specials.assign(count * static_cast<std::size_t>(width), 0);
 }

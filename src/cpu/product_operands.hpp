@@ -20,7 +20,8 @@ using integer_array = std::unique_ptr<std::int32_t[], free_aligned>;
 /// Panels of rows or columns, one matrix after the other, each with all its terms: of an operand,
 /// or of a part of it.
 struct prepared::integers {
-  integers(const matrix_product& p, cpu::side s, const view& x, target t);
+  /// `direct`: for direct_sums.
+  integers(const matrix_product& p, cpu::side s, const view& x, target t, bool direct = false);
 
   matrix_product product;
   cpu::side side;
@@ -53,15 +54,30 @@ struct prepared::integers {
   std::size_t bytes_of_panel() const { return panel_size() * (two_digits() ? 8 : 4); }
   bool two_digits() const { return digits_of(product.bits()) == 2; }
 
-  /// Room for so many panels.
+  /// Room for so many panels, and for what is noted of their vectors alone.
   void make_room(std::size_t count);
+  void make_notes(std::size_t count);
   /// Makes the panels from `begin` on, for which there is room.
   void make_part(std::size_t begin, std::size_t count);
   /// All of them, in room of their own.
   void make_all(const options& opts);
+  void note_specials();
+};
+
+/// Of a row of integers, in one digit, the sums with each vector of a panel of columns, whose own
+/// integers are kept nowhere.
+class direct_sums {
+ public:
+  /// `to` has what is noted of the vectors of its part.
+  explicit direct_sums(prepared::integers& to);
+  ~direct_sums();
+  /// `panel`: of those of all matrices, one of the part's. `high`, `low`: of each of its vectors.
+  void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low);
+  /// Whether a target has them for such operands.
+  static bool are_there(const matrix_product& p, target t);
 
  private:
-  void note_specials();
+  std::unique_ptr<class panel_maker> maker_;
 };
 
 /// Whether products go by kernels: those of floats by `fixed`, and of integers that fit 32 bits.

@@ -78,6 +78,31 @@ class multiplication {
     });
   }
 
+  // Of matrices of one row, each of one result.
+  void run_directly(const options& opts) const {
+    const int threads = threads_of(opts);
+    const std::size_t most = block_panels(), runs = panel_run::count_of(b_.panels, most),
+                      parts = layout_.results.size() * runs,
+                      tasks = std::min(parts, chunk_count(threads));
+    parallel_for(tasks, threads, [&](std::size_t task) {
+      integers part(product_, side::right, b_.of, b_.used, true);
+      part.make_notes(most);
+      direct_sums with(part);
+      std::int64_t sums[2 * block_columns];
+      for (std::size_t i = parts * task / tasks; i < parts * (task + 1) / tasks; ++i) {
+        const panel_run run(b_.panels, most, i % runs);
+        const block k = block_at(a_, part, i / runs, {1, 1, 0}, run);
+        part.first = static_cast<std::size_t>(k.b) * b_.panels + run.begin;
+        const auto width = static_cast<std::size_t>(b_.width), columns = run.count * width;
+        for (std::size_t c = 0; c < run.count; ++c)
+          with.add_up(part.first + c, a_.high.get() + a_.panel_at(k.a, 0), sums + c * width,
+                      sums + columns + c * width);
+        part.note_specials();
+        write_block({k, 1, columns, sums});
+      }
+    });
+  }
+
  private:
   static constexpr std::size_t block_rows = 16;     // panels
   static constexpr std::size_t block_columns = 64;  // a multiple of any tile's
@@ -184,8 +209,7 @@ class multiplication {
           kernels_.add(&lowest, 1, n, run_, begin == 0, sums_of(2, at));
         }
     }
-    visit(product_.out(),
-          [&]<class Out>(std::type_identity<Out>) { write<Out>({k, rows, columns, sums}); });
+    write_block({k, rows, columns, sums});
   }
 
   // The sums of a block: of the first digits, high and low, then of the others.
@@ -204,6 +228,10 @@ class multiplication {
       return (static_cast<__int128>(high(which, row)[column]) << 32) + low(which, row)[column];
     }
   };
+
+  void write_block(const block_sums& s) const {
+    visit(product_.out(), [&]<class Out>(std::type_identity<Out>) { write<Out>(s); });
+  }
 
   template <class Out>
   void write(const block_sums& s) const {
@@ -374,6 +402,15 @@ void multiply(const matrix_product& p, const operand& a, const operand& b, const
   if (addend) added = detail::layout_of(*addend, l, a.of(), b.of());
   if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
   if (!out) refuse("out: a null pointer");
+  if (!made_a && !made_b && l.a.vectors == 1 && direct_sums::are_there(p, *chosen.target)) {
+    integers ia(p, side::left, a.of(), *chosen.target, true);
+    const integers ib(p, side::right, b.of(), *chosen.target, true);
+    if (ib.layout.count() == l.results.size()) {
+      ia.make_all(chosen);
+      multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run_directly(chosen);
+      return report(*chosen.target);
+    }
+  }
   std::optional<integers> own_a, own_b;
   if (!made_a || made_a->used != *chosen.target)
     own_a.emplace(p, side::left, a.of(), *chosen.target);

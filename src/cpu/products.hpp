@@ -67,6 +67,18 @@ struct product_elements {
                        std::int32_t* high, std::int32_t* low) = nullptr;
 };
 
+/// One row's sums with columns whose integers, of one digit, are made as they are multiplied and
+/// kept nowhere. No sum of `run` products overflows 64 bits.
+struct direct_kernels {
+  /// With one column, of n elements one behind the other.
+  void (*along)(const std::int32_t* row, const void* x, std::size_t n, int scale, std::size_t run,
+                std::int64_t* high, std::int64_t* low) = nullptr;
+  /// With a panel's columns, which are neighbours: element p of column c is at x[p * stride + c].
+  void (*across)(const std::int32_t* row, const void* x, std::ptrdiff_t stride, std::size_t n,
+                 const int* scales, std::size_t run, std::int64_t* high,
+                 std::int64_t* low) = nullptr;
+};
+
 /// Writes n sums of a row, high 2^32 + low, times 2^(row + columns[c]), as doubles; with addends
 /// where it takes those.
 using sum_converter = void (*)(const std::int64_t* high, const std::int64_t* low, std::size_t n,
@@ -97,6 +109,8 @@ struct product_kernels {
   void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
               tile_sums sums) = nullptr;
   pair_kernels pairs{};  ///< null where nothing is gained
+  /// Of elements of 16 or 32 bits; null where a target has none.
+  direct_kernels (*direct)(dtype type) = nullptr;
   /// Rounded to odd (the last one, too), of which any narrower rounding makes what it would of the
   /// sum; and to nearest. Where |high| < 2^50, low < 2^62 and no result is near a double's ends.
   sum_converter as_odd = nullptr, as_nearest = nullptr, with_addends = nullptr;

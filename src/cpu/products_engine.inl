@@ -294,6 +294,110 @@ void scale_across(const void* elements, std::ptrdiff_t stride, std::size_t n, co
     scale_across_in<T, float>(x, stride, n, scales, high, low);
 }
 
+// ---- One row, directly --------------------------------------------------------------------------
+
+/// Integers times a row's, in 64-bit sums of the even lanes and of the odd ones.
+struct row_sums {
+  hn::Vec<wide> even, odd;
+
+  BITFOLD_INLINE row_sums() : even(hn::Zero(wide())), odd(hn::Zero(wide())) {}
+  static BITFOLD_INLINE hn::Vec<narrow> odd_lanes(hn::Vec<narrow> x) {
+    return hn::BitCast(narrow(), hn::ShiftRight<32>(hn::BitCast(simd::tag<std::uint64_t>(), x)));
+  }
+  BITFOLD_INLINE void add(hn::Vec<narrow> x, hn::Vec<narrow> row, hn::Vec<narrow> odd_row) {
+    even = hn::Add(even, hn::MulEven(x, row));
+    odd = hn::Add(odd, hn::MulEven(odd_lanes(x), odd_row));
+  }
+};
+
+/// Floats as integers, those that are not finite as 0.
+BITFOLD_INLINE hn::Vec<narrow> integers_of(hn::Vec<simd::tag<float>> a,
+                                           hn::Vec<simd::tag<float>> first,
+                                           hn::Vec<simd::tag<float>> second) {
+  return hn::NearestInt(hn::IfThenElseZero(hn::IsFinite(a), hn::Mul(hn::Mul(a, first), second)));
+}
+
+template <class T>
+void along(const std::int32_t* row, const void* elements, std::size_t n, int scale, std::size_t run,
+           std::int64_t* high, std::int64_t* low) {
+  const simd::tag<float> d;
+  const T* const x = static_cast<const T*>(elements);
+  const product::scale_factors<float> f(scale);
+  const auto first = hn::Set(d, f.first), second = hn::Set(d, f.second);
+  const wide w;
+  const auto below = hn::Set(w, 0xffffffff);
+  auto highs = hn::Zero(w), lows = highs;
+  const auto put = [&](const row_sums& s) {
+    highs = hn::Add(highs, hn::Add(hn::ShiftRight<32>(s.even), hn::ShiftRight<32>(s.odd)));
+    lows = hn::Add(lows, hn::Add(hn::And(s.even, below), hn::And(s.odd, below)));
+  };
+  std::size_t p = 0;
+  while (p + lanes <= n) {
+    const std::size_t end = p + lanes * std::min(run, (n - p) / lanes);
+    row_sums s;
+    for (; p < end; p += lanes) {
+      const auto r = hn::LoadU(narrow(), row + p);
+      s.add(integers_of(simd::load<float>(x + p), first, second), r, row_sums::odd_lanes(r));
+    }
+    put(s);
+  }
+  if (p < n) {
+    std::int32_t last[lanes] = {};
+    std::memcpy(last, row + p, (n - p) * sizeof *row);
+    const auto r = hn::LoadU(narrow(), last);
+    row_sums s;
+    s.add(integers_of(simd::load_first<float>(x + p, static_cast<int>(n - p)), first, second), r,
+          row_sums::odd_lanes(r));
+    put(s);
+  }
+  *high = simd::first(hn::SumOfLanes(w, highs));
+  *low = simd::first(hn::SumOfLanes(w, lows));
+}
+
+template <class T>
+void across(const std::int32_t* row, const void* elements, std::ptrdiff_t stride, std::size_t n,
+            const int* scales, std::size_t run, std::int64_t* high, std::int64_t* low) {
+  const simd::tag<float> d;
+  const wide w;
+  const T* x = static_cast<const T*>(elements);
+  float first[columns], second[columns];
+  for (int c = 0; c < columns; ++c) {
+    const product::scale_factors<float> f(scales[c]);
+    first[c] = f.first;
+    second[c] = f.second;
+  }
+  const auto below = hn::Set(w, 0xffffffff);
+  for (std::size_t p = 0; p < n;) {
+    const bool fresh = p == 0;
+    row_sums s[vectors];
+    for (const std::size_t end = std::min(n, p + run); p < end; ++p, x += stride) {
+      const auto r = hn::Set(narrow(), row[p]);
+      BITFOLD_UNROLL
+      for (int v = 0; v < vectors; ++v) {
+        const int c = v * lanes;
+        s[v].add(integers_of(simd::load<float>(x + c), hn::LoadU(d, first + c),
+                             hn::LoadU(d, second + c)),
+                 r, r);
+      }
+    }
+    BITFOLD_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      const int c = v * lanes;
+      put_sums(hn::ShiftRight<32>(s[v].even), hn::ShiftRight<32>(s[v].odd), fresh, high + c);
+      put_sums(hn::And(s[v].even, below), hn::And(s[v].odd, below), fresh, low + c);
+    }
+  }
+}
+
+inline direct_kernels direct_of(dtype type) {
+  return visit(type, []<class T>(std::type_identity<T>) -> direct_kernels {
+    if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
+      return {};
+    else
+      return {along<T>, across<T>};
+  });
+}
+
 inline product_elements elements_of(dtype type) {
   return visit(type, []<class T>(std::type_identity<T>) -> product_elements {
     if constexpr (std::is_integral_v<T>)
@@ -312,6 +416,7 @@ inline product_kernels find(const product_request&) {
           .elements = products::elements_of,
           .add = products::add,
           .pairs = {products::pack_rows, products::pack_columns, products::add_pairs},
+          .direct = products::direct_of,
           .as_odd = sums_as_doubles<true>,
           .as_nearest = sums_as_doubles<false>,
           .with_addends = sums_and_addends,
