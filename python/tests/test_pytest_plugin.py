@@ -50,6 +50,9 @@ def run(pytester, monkeypatch):
     pytest.importorskip("ml_dtypes")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # Hypothesis's takes a second of each
     monkeypatch.delenv("CI", raising=False)
+    # A file that is written anew within a second, as long as before, would be taken for the one that was compiled.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
     def run(text: str, *options: str, in_a_process: bool = False):
         path, how = pytester.makepyfile(test_model=text), pytester.runpytest_subprocess if in_a_process else pytester.runpytest_inprocess

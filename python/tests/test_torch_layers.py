@@ -39,26 +39,30 @@ def test_recurrent_layers(kind, options):
     lengths = torch.tensor([4, 2, 1] if net.batch_first else [3, 2, 1, 1])
     packed = lambda: torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=net.batch_first)
 
+    def evaluated(mode):
+        net.eval()
+        with mode():
+            results = leaves(net(x))
+        net.train()
+        return results
+
     def runs():
         results = []
         for given in (x, packed):
             torch.manual_seed(0)
             results += leaves(gradients(net, given))
-        net.eval()
-        for mode in (torch.no_grad, torch.inference_mode):
-            with mode():
-                results += leaves(net(x))
-        net.train()
-        return results
+        return results + evaluated(torch.no_grad)
 
-    wanted = runs()
+    wanted, inferred = runs(), evaluated(torch.inference_mode)
     with deterministic():
-        plain = runs()
+        plain, plainly_inferred = runs(), evaluated(torch.inference_mode)
     with deterministic(strict=True, allow=SIGMOID):
-        strict = runs()
-    for a, b, c in zip(wanted, plain, strict, strict=True):
-        assert same(b, c)
-        torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-4)
+        strict, strictly_inferred = runs(), evaluated(torch.inference_mode)
+    assert all(map(same, plain, strict))
+    # In inference mode torch's own GRU works in place on parts of a matrix, where its sigmoid may round otherwise (with AVX2 it does).
+    assert all(map(same, strictly_inferred, strict[-len(inferred) :]))
+    for got, want in zip(plain + plainly_inferred, wanted + inferred, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
 def test_an_lstm_is_its_cells():
