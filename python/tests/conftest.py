@@ -16,10 +16,19 @@ hypothesis.settings.register_profile("bitfold", deadline=None, derandomize=True,
 hypothesis.settings.load_profile("bitfold")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--shard", default="1/1", metavar="K/N", help="of N parts of the tests the K-th alone")
+
+
 def pytest_collection_modifyitems(config, items):
-    """Of a test with many cases alike one in so many, always the same; all of them by BITFOLD_WHOLE=1."""
-    if whole():
-        return
+    """Of a test with many cases alike one in so many, always the same; all of them by BITFOLD_WHOLE=1. Of these one shard."""
+    number, count = map(int, config.getoption("shard").split("/"))
+    if not whole():
+        take_samples(config, items)
+    items[:] = items[number - 1 :: count]
+
+
+def take_samples(config, items):
     cases, kept, left_out = collections.Counter(), [], []
     for item in items:
         mark = item.get_closest_marker("sample")
