@@ -1,4 +1,5 @@
 import collections
+import itertools
 import os
 
 import hypothesis
@@ -22,18 +23,22 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """Of a test with many cases alike one in so many, always the same; all of them by BITFOLD_WHOLE=1. Of these one shard."""
-    number, count = map(int, config.getoption("shard").split("/"))
     if not whole():
-        take_samples(config, items)
-    items[:] = items[number - 1 :: count]
+        keep(config, items, sampled(items))
+    shard, shards = map(int, config.getoption("shard").split("/"))
+    keep(config, items, [k % shards == shard - 1 for k in range(len(items))])
 
 
-def take_samples(config, items):
-    cases, kept, left_out = collections.Counter(), [], []
+def keep(config, items, taken):
+    config.hook.pytest_deselected(items=list(itertools.compress(items, (not t for t in taken))))
+    items[:] = itertools.compress(items, taken)
+
+
+def sampled(items):
+    """Whether each is taken."""
+    cases, taken = collections.Counter(), []
     for item in items:
         mark = item.get_closest_marker("sample")
-        taken = mark is None or cases[item.function] % mark.args[0] == 0
+        taken.append(mark is None or cases[item.function] % mark.args[0] == 0)
         cases[item.function] += 1
-        (kept if taken else left_out).append(item)
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = kept
+    return taken
