@@ -133,9 +133,8 @@ class operand {
 /// opts: threads and target, on which no bit depends.
 /// Memory: 4 bytes for each element of the smaller operand (8 with more than 29 bits), of those
 /// along axes of stride 0 once, and of the larger one for some rows or columns of each thread's; of
-/// both, if that one's matrices are each of several results; nothing for what is prepared, and next
-/// to none for what one row of f16, bf16 or f32 meets. By other methods than `fixed`, and of 64-bit
-/// integers, next to none.
+/// both, if that one's matrices are each of several results; nothing for what is prepared. By other
+/// methods than `fixed`, and of 64-bit integers, next to none.
 /// Errors (errc::usage, naming the argument): as matmul_extents'; a type that is not p.in(); null
 /// data of elements; an operand that was prepared for another product, or for the other side; those
 /// of reduce.

@@ -53,7 +53,16 @@ class panel_maker {
       std::fill_n(high, count, 0);
       std::fill_n(low, count, 0);
     } else if (l.vector_stride == 1 && l.vectors > 1) {
-      add_up_neighbours({matrix, first, count, at}, row, run, high, low);
+      const std::byte* x = l.address(matrix, first, 0);
+      std::int64_t stride = l.element_stride;
+      if (count < width()) {
+        x = padded(matrix, first, count);
+        stride = static_cast<std::int64_t>(width());
+      }
+      each_.resize(width());
+      elements_.measure_across(x, stride, l.n, each_.data());
+      for (std::size_t v = 0; v < width(); ++v) note(at + v, each_[v]);
+      direct_.across(row, x, stride, l.n, &to_.scales[at], run, high, low);
     } else {
       find(matrix, first, count);
       for (std::size_t v = 0; v < count; ++v) {
@@ -64,53 +73,6 @@ class panel_maker {
   }
 
  private:
-  struct place {
-    std::size_t matrix, first, count, at;
-  };
-  // Of columns whose elements of a row are neighbours; fewer than a panel's are copied, some rows
-  // at a time, beside zeros.
-  void add_up_neighbours(const place& where, const std::int32_t* row, std::size_t run,
-                         std::int64_t* high, std::int64_t* low) {
-    const detail::operand_layout& l = to_.layout;
-    const bool whole = where.count == width();
-    const std::size_t at_once = whole ? l.n : std::min<std::size_t>(l.n, 1024);
-    const std::int64_t stride = whole ? l.element_stride : static_cast<std::int64_t>(width());
-    const auto rows = [&](std::size_t p, std::size_t n) {
-      return whole ? l.address(where.matrix, where.first, p) : padded(where, p, n);
-    };
-    each_.resize(2 * width());
-    magnitudes* const some = &each_[width()];
-    std::fill_n(each_.begin(), width(), magnitudes{});
-    for (std::size_t p = 0; p < l.n; p += at_once) {
-      const std::size_t n = std::min(at_once, l.n - p);
-      elements_.measure_across(rows(p, n), stride, n, some);
-      for (std::size_t v = 0; v < width(); ++v)
-        each_[v] = {std::max(each_[v].largest, some[v].largest),
-                    each_[v].special || some[v].special};
-    }
-    for (std::size_t v = 0; v < width(); ++v) note(where.at + v, each_[v]);
-    std::int64_t highs[most_columns], lows[most_columns];
-    for (std::size_t p = 0; p < l.n; p += at_once) {
-      const std::size_t n = std::min(at_once, l.n - p);
-      direct_.across(row + p, rows(p, n), stride, n, &to_.scales[where.at], run, highs, lows);
-      for (std::size_t v = 0; v < width(); ++v) {
-        high[v] = highs[v] + (p == 0 ? 0 : high[v]);
-        low[v] = lows[v] + (p == 0 ? 0 : low[v]);
-      }
-    }
-  }
-  static constexpr std::size_t most_columns = 64;
-
-  const std::byte* padded(const place& where, std::size_t begin, std::size_t n) {
-    const detail::operand_layout& l = to_.layout;
-    const std::size_t size = size_of(l.type), pitch = width() * size;
-    copies_.assign(n * pitch, std::byte{0});
-    for (std::size_t p = 0; p < n; ++p)
-      std::memcpy(&copies_[p * pitch], l.address(where.matrix, where.first, begin + p),
-                  where.count * size);
-    return copies_.data();
-  }
-
   // Its integers of 32 bits, in one digit or in two.
   void make(std::size_t matrix, std::size_t panel, std::int32_t* high, std::int32_t* low) {
     const detail::operand_layout& l = to_.layout;
@@ -145,6 +107,16 @@ class panel_maker {
       for (std::size_t v = 0; v < count; ++v) vectors_[v] = l.address(matrix, first + v, 0);
     else
       copy(matrix, first, count);
+  }
+
+  // A panel's neighbours that are fewer than it has room for, and zeros beside them.
+  const std::byte* padded(std::size_t matrix, std::size_t first, std::size_t count) {
+    const detail::operand_layout& l = to_.layout;
+    const std::size_t size = size_of(l.type), pitch = width() * size;
+    copies_.assign(l.n * pitch, std::byte{0});
+    for (std::size_t p = 0; p < l.n; ++p)
+      std::memcpy(&copies_[p * pitch], l.address(matrix, first, p), count * size);
+    return copies_.data();
   }
 
   void copy(std::size_t matrix, std::size_t first, std::size_t count) {
