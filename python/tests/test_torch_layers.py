@@ -29,6 +29,11 @@ def gradients(net, x, **options):
     return outs, torch.autograd.grad(outs, list(net.parameters()), [torch.ones_like(t) for t in outs])
 
 
+def sigmoid_shows_strides() -> bool:
+    """As it does with AVX2, where some elements go by vectors and others do not."""
+    return any(not same(part.sigmoid(), part.contiguous().sigmoid()) for part in numbers(40, 18).chunk(3, 1))
+
+
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True, "dropout": 0.25}, {"bias": False}, {"proj_size": 3}], ids=str)
 @pytest.mark.parametrize("kind", RECURRENT)
 @pytest.mark.filterwarnings("ignore")
@@ -59,9 +64,10 @@ def test_recurrent_layers(kind, options):
     with deterministic(strict=True, allow=SIGMOID):
         strict, strictly_inferred = runs(), evaluated(torch.inference_mode)
     assert all(map(same, plain, strict))
-    # In inference mode torch's own GRU works in place on parts of a matrix, where its sigmoid may round otherwise (with AVX2 it does).
-    assert all(map(same, strictly_inferred, strict[-len(inferred) :]))
-    for got, want in zip(plain + plainly_inferred, wanted + inferred, strict=True):
+    # In inference mode torch hands strict the parts of a layer, and a GRU's sigmoids, which are torch's own, have other strides then.
+    if not sigmoid_shows_strides():
+        assert all(map(same, plainly_inferred, strictly_inferred))
+    for got, want in zip(plain + plainly_inferred + strictly_inferred, wanted + inferred + inferred, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
