@@ -8,7 +8,7 @@ set(device_headers
   cuda/distinct.hpp cuda/elements.cuh cuda/engine.cuh
   cuda/exact.cuh cuda/exact_adders.cuh cuda/exact_cells.cuh cuda/exact_finish.cuh
   cuda/exact_integers.cuh cuda/exact_levels.cuh cuda/exact_outputs.cuh cuda/exact_results.cuh
-  cuda/exact_sizes.hpp cuda/folds.cuh cuda/fused.cuh cuda/keyed_lines.cuh cuda/keyed_rows.cuh
+  cuda/exact_sizes.hpp cuda/few_products.cuh cuda/few_products.hpp cuda/folds.cuh cuda/fused.cuh cuda/keyed_lines.cuh cuda/keyed_rows.cuh
   cuda/keys.cuh cuda/linked.cuh cuda/linked.hpp cuda/outputs.cuh cuda/outputs.hpp cuda/packets.cuh
   cuda/patches.cuh cuda/places.cuh cuda/product_digits.cuh cuda/product_tiles.cuh cuda/product_tiles.hpp cuda/products.cuh cuda/products.hpp
   cuda/rows.cuh cuda/rows.hpp cuda/rows_across.cuh cuda/scatter.hpp cuda/scattered.cuh

@@ -436,6 +436,17 @@ TEST_CASE("contractions on a GPU have the bits of products of copies", "[raceche
                         how);
       check_contraction(t, 0, {{1, 30}, {0, 2}, 0, 1}, {{40, 5, 6}, {1, 240, 40}, 0, 1}, false,
                         how);
+      // Of one filter for each channel: short rows; and what its gradient is, of long ones.
+      const vectors depthwise{{3, 6, 1, 1, 3, 3}, {0, 9, 9, 9, 3, 1}, 0, 1},
+          of_one_channel{{3, 6, 7, 5, 1, 3, 3}, {900, 90, 10, 1, 0, 10, 1}, 4, 2};
+      check_contraction(t, 2, depthwise, of_one_channel, true, how);
+      check_contraction(t, 2, {{3, 6, 3, 9}, {0, 18, 9, 1}, 0, 1},
+                        {{3, 6, 35, 9}, {1900, 315, 1, 35}, 0, 1}, false, how);
+      const vectors of_places{{2, 1, 19, 16, 16}, {256, 0, 512, 16, 1}, 0, 1},
+          of_taps{{2, 1, 3, 7, 19, 16, 16}, {324, 0, 18, 1, 648, 18, 1}, 0, 3};
+      check_contraction(t, 1, of_places, of_taps, false, how);
+      check_contraction(t, 0, {{3, 19, 16, 16}, {256, 512, 16, 1}, 0, 1},
+                        {{5, 3, 19, 16, 16}, {324, 18, 648, 18, 1}, 0, 2}, true, how);
     }
 }
 
@@ -443,7 +454,7 @@ TEST_CASE("contractions on a GPU say what is wrong") {
   const matrix_product p = make_matrix_product(dtype::f32);
   const test::device_memory x(std::vector<float>(64));
   const view a = row_major(dtype::f32, x.p, {4, 4, 4}), b = row_major(dtype::f32, x.p, {2, 8}),
-             wide = row_major(dtype::f64, x.p, {2, 16});
+             wide = row_major(dtype::f64, x.p, {2, 16}), many = row_major(dtype::f32, x.p, {8, 8});
   CHECK(cuda::contract_workspace_bytes(p, row_major(dtype::f32, x.p, {4, 0}),
                                        row_major(dtype::f32, x.p, {0, 0}), {0, 1, 1}) == 0);
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, b, {0, 1, 1}), error);  // 16 and 8
@@ -455,7 +466,7 @@ TEST_CASE("contractions on a GPU say what is wrong") {
   CHECK_FALSE(cuda::can_contract(of_doubles, doubles, doubles, {0, 1, 1}));
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(of_doubles, doubles, doubles, {0, 1, 1}), error);
   CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, nullptr, x.p, 1 << 20), error);
-  CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, x.p, x.p, 0), error);
+  CHECK_THROWS_AS(cuda::contract(p, many, many, {0, 1, 1}, nullptr, x.p, x.p, 0), error);
   const auto odd = static_cast<char*>(x.p) + 2;
   const view row = row_major(dtype::f32, odd, {1});
   CHECK_THROWS_WITH(cuda::contract_workspace_bytes(p, a, a, {0, 1, 1}, &row),
@@ -570,12 +581,19 @@ TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {
     const auto* const data = reinterpret_cast<const std::byte*>(&somewhere);
     const gpu::contraction_problem of{
         p, {t, data, filters, of_filters}, {t, data, patches, taps}, images, nullptr, nullptr};
-    for (const gpu::kernel& one : gpu::kernels_of(gpu::plan_contraction(of, 1 << 30, on))) {
-      if (!sample.takes(one)) continue;
-      INFO(signature_of(one));
-      CHECK(gpu::compile(gpu::source_of(one), 9, 0).image.size() > 1000);
-      ++kernels;
-    }
+    // One filter for each channel, and its gradient.
+    const detail::axes one{1, {{1, 0, 0}}}, nine{2, {{3, 10, 0}, {3, 1, 0}}},
+        places{3, {{100, 800, 0}, {8, 10, 0}, {8, 1, 0}}}, channels{1, {{8, 9, 100}}};
+    const gpu::contraction_problem short_ones{
+        p, {t, data, one, nine}, {t, data, patches, nine}, channels, nullptr, nullptr},
+        long_ones{p, {t, data, one, places}, {t, data, nine, places}, channels, nullptr, nullptr};
+    for (const gpu::contraction_problem* some : {&of, &short_ones, &long_ones})
+      for (const gpu::kernel& k : gpu::kernels_of(gpu::plan_contraction(*some, 1 << 30, on))) {
+        if (!sample.takes(k)) continue;
+        INFO(signature_of(k));
+        CHECK(gpu::compile(gpu::source_of(k), 9, 0).image.size() > 1000);
+        ++kernels;
+      }
   }
   std::printf("%d kernels of products\n", kernels);
 }

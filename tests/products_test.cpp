@@ -593,6 +593,27 @@ TEST_CASE("an addend is added before the one rounding") {
         }
 }
 
+// No integers are made where rows and columns are of one element each.
+TEST_CASE("rows and columns of one element") {
+  std::uint64_t seed = 500;
+  for (const dtype t : floats)
+    for (const dtype out : floats)
+      for (const kind what : all_kinds)
+        for (const int bits : {product_bits(t), 24}) {
+          ++seed;
+          const operand a = make_operand(t, what, {2, 67, 1}, all_lies[seed % 4], seed),
+                        b = make_operand(t, what, {1, 1, 70}, all_lies[seed / 4 % 4], seed + 1000),
+                        wide = make_operand(t, what, {1, 530}, all_lies[seed / 4 % 4], seed + 3000),
+                        c = make_operand(out, what, {67, 70}, all_lies[seed / 16 % 4], seed + 2000);
+          const matrix_product p = make_matrix_product(t, {}, out, bits);
+          INFO(name(t) << " to " << name(out) << " " << test::name(what) << " seed " << seed);
+          CHECK(difference(product(p, a.v, b.v, 1), truth(p, a.v, b.v)) == "");
+          CHECK(difference(product(p, a.v, wide.v, 3), truth(p, a.v, wide.v)) == "");
+          const auto addends = broadcast(c.v, {2, 67, 70});
+          CHECK(difference(product(p, a.v, b.v, 3, &c.v), truth(p, a.v, b.v, addends)) == "");
+        }
+}
+
 TEST_CASE("an addend of one column") {
   const std::int64_t m = 70, k = 9;
   for (const dtype t : floats) {

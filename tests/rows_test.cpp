@@ -3,13 +3,17 @@
 #include <limits>
 #include <thread>
 
+#include <cstring>
+
 #include "catch.hpp"
+#include "cpu/conversions.hpp"
 #include "main.hpp"
 #include "row_cases.hpp"
 
 using namespace bitfold;
 using test::forced_target;
 using test::row_case;
+using test::sanitized;
 
 namespace {
 
@@ -39,6 +43,30 @@ TEST_CASE("rows: bits are those of the definition, whatever the threads") {
             CHECK(got.rstd == want.rstd);
           }
         }
+}
+
+// By instructions of the processor, where it has them.
+TEST_CASE("halves become floats, and floats halves, as arith has it") {
+  const auto by = cpu::conversions_for<float16>(forced_target);
+  std::vector<float16> halves(65536 + 3);  // and a few that fill no vector
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i].bits = static_cast<std::uint16_t>(i);
+  std::vector<float> floats(halves.size());
+  by.widen(halves.data(), halves.size(), floats.data());
+  bool same = true;
+  for (std::size_t i = 0; i < halves.size(); ++i)
+    same = same && arith::bit_cast<std::uint32_t>(floats[i]) ==
+                       arith::bit_cast<std::uint32_t>(arith::widen<float>(halves[i]));
+  CHECK(same);
+  // Floats of every sign and exponent, about each number of bits that halves have, and ties.
+  floats.clear();
+  for (std::uint32_t high = 0; high < 1 << 20; high += sanitized ? 17 : 1)
+    for (const std::uint32_t low : {0x000u, 0x001u, 0x800u, 0xfffu})
+      floats.push_back(arith::bit_cast<float>(high << 12 | low));
+  halves.resize(floats.size());
+  by.round(floats.data(), floats.size(), halves.data());
+  for (std::size_t i = 0; i < halves.size(); ++i)
+    same = same && halves[i].bits == arith::round_to<float16>(floats[i]).bits;
+  CHECK(same);
 }
 
 TEST_CASE("rows that lie across have the bits of others, whatever the threads") {

@@ -53,9 +53,11 @@ constexpr std::size_t parameter_count = 7;
 template <class F, class T, class Of>
 struct map_run {
   using A = row::accumulator<T>;
-  [[gnu::always_inline]] static void run(const T* x, const T* y, Of of, std::size_t n, T* out) {
-    map_widened<F::takes_y, A>(
-        x, y, n, out, [=](A a, A b, std::size_t i) { return F::template value<A>({a, b}, of[i]); });
+  [[gnu::always_inline]] static void run(const conversions<T>& by, const T* x, const T* y, Of of,
+                                         std::size_t n, T* out) {
+    map_widened<F::takes_y>(by, x, y, n, out, [=](A a, A b, std::size_t i) {
+      return F::template value<A>({a, b}, of[i]);
+    });
   }
 };
 
@@ -63,6 +65,7 @@ template <class F, class T>
 void apply_to(const channels& of, void* out, const options& opts) {
   using A = row::accumulator<T>;
   const target used = resolve_target(opts);
+  const auto by = conversions_for<T>(used);
   const auto *const x = static_cast<const T*>(of.x), *const y = static_cast<const T*>(of.y);
   const auto at = [](const T* p, std::size_t i) { return p ? p + i : p; };
   auto* const to = static_cast<T*>(out);
@@ -72,8 +75,8 @@ void apply_to(const channels& of, void* out, const options& opts) {
     for_each_range(of.outer * of.count, bytes, 4, opts, [&](std::size_t begin, std::size_t end) {
       for (std::size_t line = begin; line < end; ++line) {
         const std::size_t i = line * of.inner;
-        map(x + i, at(y, i), {parameters_of<F, A>(of, line / of.count, line % of.count)}, of.inner,
-            to + i);
+        map(by, x + i, at(y, i), {parameters_of<F, A>(of, line / of.count, line % of.count)},
+            of.inner, to + i);
       }
     });
     return;
@@ -84,7 +87,7 @@ void apply_to(const channels& of, void* out, const options& opts) {
     for (std::size_t row = begin; row < end; ++row) {
       if (row == begin || of.of_each_outer) set_beside<F, A>(of, row, 0, of.count, all.get());
       const std::size_t i = row * of.count;
-      map(x + i, at(y, i), {all.get(), of.count}, of.count, to + i);
+      map(by, x + i, at(y, i), {all.get(), of.count}, of.count, to + i);
     }
   });
 }
@@ -95,10 +98,11 @@ void apply_to(const channels& of, void* out, const options& opts) {
 template <class T, class Of>
 struct gradient_run {
   using A = row::accumulator<T>;
-  [[gnu::always_inline]] static void run(const T* x, const T* y, Of of, std::size_t n,
-                                         A* __restrict g, A* __restrict weighted, A* __restrict z) {
-    for (std::size_t i = 0; i < n; ++i) g[i] = arith::widen<A>(x[i]);
-    for (std::size_t i = 0; i < n; ++i) z[i] = arith::widen<A>(y[i]);
+  [[gnu::always_inline]] static void run(const conversions<T>& by, const T* x, const T* y, Of of,
+                                         std::size_t n, A* __restrict g, A* __restrict weighted,
+                                         A* __restrict z) {
+    by.widen(x, n, g);
+    by.widen(y, n, z);
     for (std::size_t i = 0; i < n; ++i) {
       const channel::gradient<A> e = channel::gradient_of<A>({g[i], z[i]}, of[i]);
       weighted[i] = e.x;
@@ -145,7 +149,9 @@ template <class T>
 void sum_lines(const channels& of, const channel::sums_pass& p, const options& opts) {
   using A = row::accumulator<T>;
   using F = channel::gradient_sums;
-  const auto run = loop_for<gradient_run<T, of_one_channel<A>>>(resolve_target(opts));
+  const target used = resolve_target(opts);
+  const auto by = conversions_for<T>(used);
+  const auto run = loop_for<gradient_run<T, of_one_channel<A>>>(used);
   const std::size_t outputs = p.of_channels ? of.count : of.statistics(), n = of.size() / outputs;
   const options one_thread{.threads = 1, .target = opts.target};
   const auto fold_one = [&](op_id op, const A* x, const A* y, method::tree::state<A>* to) {
@@ -168,7 +174,7 @@ void sum_lines(const channels& of, const channel::sums_pass& p, const options& o
       for (std::size_t outer = l.outer; outer < l.outer_end; ++outer)
         for (std::size_t c = l.channel; c < l.channel_end; ++c, to += of.inner) {
           const std::size_t from = (outer * of.count + c) * of.inner;
-          run(static_cast<const T*>(of.x) + from, static_cast<const T*>(of.y) + from,
+          run(by, static_cast<const T*>(of.x) + from, static_cast<const T*>(of.y) + from,
               {parameters_of<F, A>(of, outer, c)}, of.inner, g + to, weighted + to, z + to);
         }
       write_sums<A>(p, folded(p.weighted, weighted, z), folded(p.plain, g, z), n, output);
@@ -188,6 +194,7 @@ class beside {
       : of_(of),
         p_(p),
         opts_(opts),
+        by_(conversions_for<T>(resolve_target(opts))),
         run_(loop_for<gradient_run<T, of_channels_beside<A>>>(resolve_target(opts))),
         leaves_(order::leaf_count(of.outer)),
         nodes_(uninitialized<A>(sums * leaves_ * of.count)) {}
@@ -223,8 +230,8 @@ class beside {
     for (std::size_t i = 0; i < rows; ++i) {
       if (i == 0 || of_.of_each_outer) set_beside<F, A>(of_, row + i, first, here, known);
       const std::size_t from = (row + i) * of_.count + first, to = i * here;
-      run_(static_cast<const T*>(of_.x) + from, static_cast<const T*>(of_.y) + from, {known, here},
-           here, g + to, weighted + to, z + to);
+      run_(by_, static_cast<const T*>(of_.x) + from, static_cast<const T*>(of_.y) + from,
+           {known, here}, here, g + to, weighted + to, z + to);
     }
     const auto add_up = [&](std::size_t which, op_id op, const A* x, const A* y) {
       const std::int64_t extents[] = {static_cast<std::int64_t>(rows),
@@ -259,6 +266,7 @@ class beside {
   const channels& of_;
   const channel::sums_pass& p_;
   const options& opts_;
+  const conversions<T> by_;
   const decltype(loop_for<gradient_run<T, of_channels_beside<A>>>(target{})) run_;
   const order::index leaves_;
   const std::unique_ptr<A[], aligned_delete> nodes_;

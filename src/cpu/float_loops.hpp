@@ -1,4 +1,4 @@
-// What loops over elements of float types share: their widening, room, threads and types.
+// What loops over elements of float types share: their blocks, room, threads and types.
 #pragma once
 
 #include <algorithm>
@@ -6,31 +6,28 @@
 #include <new>
 #include <type_traits>
 
+#include "conversions.hpp"
 #include "loops.hpp"
 #include "task.hpp"
 
 namespace bitfold::cpu {
 
-template <class T, class A>
-struct widen_elements {
-  [[gnu::always_inline]] static void run(const T* from, std::size_t n, A* to) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = arith::widen<A>(from[i]);
-  }
-};
-// Of each element, widened, and its place: value(x, y, i), y being 0 where there is none. Some at a
-// time, so that they stay in the first cache.
-template <bool TakesY, class A, class T, class Value>
-[[gnu::always_inline]] inline void map_widened(const T* x, const T* y, std::size_t n, T* out,
-                                               Value value) {
-  constexpr std::size_t block = 1024;
-  alignas(64) A wide_x[block], wide_y[TakesY ? block : 1], result[block];
-  for (std::size_t first = 0; first < n; first += block) {
-    const std::size_t here = std::min(block, n - first);
-    widen_elements<T, A>::run(x + first, here, wide_x);
-    if constexpr (TakesY) widen_elements<T, A>::run(y + first, here, wide_y);
+/// Elements that are computed with at a time, so that they stay in the first cache.
+inline constexpr std::size_t map_block = 1024;
+
+/// Of each element, widened, and its place: value(x, y, i), y being 0 where there is none.
+template <bool TakesY, class T, class Value>
+[[gnu::always_inline]] inline void map_widened(const conversions<T>& by, const T* x, const T* y,
+                                               std::size_t n, T* out, Value value) {
+  using A = typename conversions<T>::A;
+  alignas(64) A wide_x[map_block], wide_y[TakesY ? map_block : 1], result[map_block];
+  for (std::size_t first = 0; first < n; first += map_block) {
+    const std::size_t here = std::min(map_block, n - first);
+    by.widen(x + first, here, wide_x);
+    if constexpr (TakesY) by.widen(y + first, here, wide_y);
     for (std::size_t i = 0; i < here; ++i)
       result[i] = value(wide_x[i], TakesY ? wide_y[i] : A(0), first + i);
-    for (std::size_t i = 0; i < here; ++i) out[first + i] = arith::round_to<T>(result[i]);
+    by.round(result, here, out + first);
   }
 }
 

@@ -9,6 +9,8 @@
 
 #include <bitfold/product_sum.hpp>
 
+#include "conversions.hpp"
+#include "outer_products.hpp"
 #include "product_operands.hpp"
 
 namespace bitfold::cpu {
@@ -55,7 +57,8 @@ class multiplication {
         kernels_(find_product_kernels(a.used)),
         two_(a.two_digits()),
         out_(static_cast<std::byte*>(out)),
-        round_(kernels_.round(p.out())) {
+        round_(kernels_.round(p.out())),
+        read_addends_(reader_of(p.out(), a.used)) {
     // Two integers below 2^(bits - 1), or 2^28 of a low digit, which come twice in the middle sum.
     const int term_bits = two_ ? 2 * (digit_bits - 1) + 1 : 2 * (p.bits() - 1);
     run_ = p.bits() == 0 ? max_terms
@@ -303,14 +306,7 @@ class multiplication {
     const std::byte* const from = addend_->data + step * static_cast<std::int64_t>(column) +
                                   size * (addend_->matrices.offset_of(k.result).x +
                                           static_cast<std::int64_t>(row) * addend_->row_stride);
-    double nothing = 0;
-    for (std::size_t c = 0; c < n; ++c) {
-      Out v;
-      std::memcpy(&v, from + static_cast<std::int64_t>(c) * step, sizeof v);
-      to[c] = arith::widen<double>(v);
-      nothing += std::abs(to[c]) * 0;  // a NaN where one is not finite
-    }
-    return nothing != 0;
+    return !read_addends_(from, step, n, to);
   }
 
   template <class Out>
@@ -369,6 +365,7 @@ class multiplication {
   const bool two_;
   std::byte* const out_;
   const sum_rounding round_;
+  const element_reader read_addends_;
   std::size_t run_;
 };
 
@@ -402,7 +399,12 @@ void multiply(const matrix_product& p, const operand& a, const operand& b, const
   if (addend) added = detail::layout_of(*addend, l, a.of(), b.of());
   if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
   if (!out) refuse("out: a null pointer");
-  if (!made_a && !made_b && l.a.vectors == 1 && direct_sums::are_there(p, *chosen.target)) {
+  const bool as_they_are = !made_a && !made_b;
+  if (as_they_are && are_outer_products(p, l)) {
+    multiply_outer(p, l, added ? &*added : nullptr, out, chosen);
+    return report(*chosen.target);
+  }
+  if (as_they_are && l.a.vectors == 1 && direct_sums::are_there(p, *chosen.target)) {
     integers ia(p, side::left, a.of(), *chosen.target, true);
     const integers ib(p, side::right, b.of(), *chosen.target, true);
     if (ib.layout.count() == l.results.size()) {

@@ -88,6 +88,10 @@ struct widened_row {
     return {x[i], F::takes_y ? y[i] : A(0), F::affine || F::weighted ? w[i] : A(1),
             F::affine && F::centred ? b[i] : -A(0)};
   }
+  widened_row from(std::size_t i) const {
+    const auto at = [i](const A* p) { return p ? p + i : p; };
+    return {x + i, at(y), at(w), at(b)};
+  }
 };
 
 // Loops over the elements of a row.
@@ -114,14 +118,24 @@ struct product_elements {
     }
   }
 };
-template <class F, class T, class A>
+template <class F, class A>
 struct map_elements {
   [[gnu::always_inline]] static void run(const widened_row<F, A>& from, const row::statistics<A>& s,
-                                         std::size_t n, A* __restrict result, T* out) {
+                                         std::size_t n, A* __restrict result) {
     for (std::size_t i = 0; i < n; ++i) result[i] = F::template value<A>(from[i], s);
-    for (std::size_t i = 0; i < n; ++i) out[i] = arith::round_to<T>(result[i]);
   }
 };
+// Writes a row, rounded. `map` is a target's map_elements.
+template <class F, class T, class A, class Map>
+void map_row(const conversions<T>& by, Map map, const widened_row<F, A>& from,
+             const row::statistics<A>& s, std::size_t n, T* out) {
+  alignas(64) A result[map_block];
+  for (std::size_t first = 0; first < n; first += map_block) {
+    const std::size_t here = std::min(map_block, n - first);
+    map(from.from(first), s, here, result);
+    by.round(result, here, out + first);
+  }
+}
 // A matrix of `count` rows of n elements along one of its axes, or two such matrices.
 template <class A>
 void reduce_matrix(const reduction& r, const A* x, const A* y, std::size_t count, std::size_t n,
@@ -153,8 +167,8 @@ void apply_to(const rows& input, void* out, const options& opts) {
   static constexpr bool narrow = !std::is_same_v<A, T>,
                         makes_pairs = !std::is_same_v<operand, A> && !F::takes_as_stored;
   const target used = resolve_target(opts);
-  const auto widen = loop_for<widen_elements<T, A>>(used);
-  const auto map = loop_for<map_elements<F, T, A>>(used);
+  const auto by = conversions_for<T>(used);
+  const auto map = loop_for<map_elements<F, A>>(used);
   // What is folded: the states of these, one behind the other.
   using state = fold::partial<typename F::folded, A>;
   struct part {
@@ -172,19 +186,18 @@ void apply_to(const rows& input, void* out, const options& opts) {
   const options single_thread{.threads = 1, .target = opts.target};
   for_each_range(
       input.count, input.count * n * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
-        // The result of a row; w and b; x and y as the reductions take them; x and y widened; the
-        // reductions' results.
+        // w and b; x and y as the reductions take them; x and y widened.
         const std::size_t max_rows = std::min(block_size, end - begin),
                           widened_size = makes_pairs || narrow ? max_rows * n : 0;
-        const auto room = uninitialized<A>(3 * n + (makes_pairs ? 2 * widened_size : 0) +
+        const auto room = uninitialized<A>(2 * n + (makes_pairs ? 2 * widened_size : 0) +
                                            (narrow ? 2 * widened_size : 0));
-        A *const result = room.get(), *const first = result + 3 * n,
+        A *const of_w = room.get(), *const of_b = of_w + n, *const first = of_b + n,
                  *const second = first + widened_size,
                  *const wide = makes_pairs ? second + widened_size : first;
         std::vector<std::byte> states(max_rows * sizeof(state));
         const auto widened = [&](const T* from, std::size_t count, A* to) -> const A* {
           if constexpr (narrow)
-            return widen(from, count, to), to;
+            return by.widen(from, count, to), to;
           else
             return from;
         };
@@ -193,11 +206,9 @@ void apply_to(const rows& input, void* out, const options& opts) {
           std::fill_n(to, n, neutral);
           return to;
         };
-        const A *const w = F::affine || F::weighted ? parameters(input.w, A(1), result + n)
-                                                    : nullptr,
-                       *const b = F::affine && F::centred
-                                      ? parameters(input.b, -A(0), result + 2 * n)
-                                      : nullptr;
+        const A *const w = F::affine || F::weighted ? parameters(input.w, A(1), of_w) : nullptr,
+                       *const b =
+                           F::affine && F::centred ? parameters(input.b, -A(0), of_b) : nullptr;
         for (std::size_t k = begin; k < end; k += block_size) {
           const std::size_t taken = std::min(block_size, end - k);
           const auto rows_from = [&](const void* from, A* to) {
@@ -252,10 +263,10 @@ void apply_to(const rows& input, void* out, const options& opts) {
               if (F::centred) static_cast<A*>(input.mean)[k + i] = arith::round_to<A>(s.a);
             }
             if constexpr (F::by_channel) {
-              spread<T>(input, input.w, k + i, result + n);
-              spread<T>(input, input.b, k + i, result + 2 * n);
+              spread<T>(input, input.w, k + i, of_w);
+              spread<T>(input, input.b, k + i, of_b);
             }
-            map(row_of(i), s, n, result, static_cast<T*>(out) + (k + i) * n);
+            map_row(by, map, row_of(i), s, n, static_cast<T*>(out) + (k + i) * n);
           }
         }
       });
@@ -263,28 +274,26 @@ void apply_to(const rows& input, void* out, const options& opts) {
 
 // Of a function that is of each element alone.
 template <class F, class T>
+struct map_each {
+  [[gnu::always_inline]] static void run(const conversions<T>& by, const T* x, std::size_t n,
+                                         T* out) {
+    using A = row::accumulator<T>;
+    map_widened<false>(by, x, static_cast<const T*>(nullptr), n, out, [](A v, A, std::size_t) {
+      return F::template value<A>(row::element<A>{v, A(0), A(1), -A(0)}, row::statistics<A>{});
+    });
+  }
+};
+template <class F, class T>
 void apply_to_each(const rows& input, void* out, const options& opts) {
-  using A = row::accumulator<T>;
-  static constexpr std::size_t block_size = 4096;
   const target used = resolve_target(opts);
-  const auto widen = loop_for<widen_elements<T, A>>(used);
-  const auto map = loop_for<map_elements<F, T, A>>(used);
+  const auto by = conversions_for<T>(used);
+  const auto map = loop_for<map_each<F, T>>(used);
   const std::size_t n = input.count * input.n;
-  for_each_range((n + block_size - 1) / block_size, n * sizeof(T), 4, opts,
+  for_each_range((n + map_block - 1) / map_block, n * sizeof(T), 4, opts,
                  [&](std::size_t begin, std::size_t end) {
-                   const auto room = uninitialized<A>(2 * block_size);
-                   for (std::size_t i = begin * block_size; i < std::min(n, end * block_size);
-                        i += block_size) {
-                     const T* const stored = static_cast<const T*>(input.x) + i;
-                     const std::size_t taken = std::min(block_size, n - i);
-                     const A* x = room.get() + block_size;
-                     if constexpr (std::is_same_v<A, T>)
-                       x = stored;
-                     else
-                       widen(stored, taken, room.get() + block_size);
-                     map({x, nullptr, nullptr, nullptr}, {}, taken, room.get(),
-                         static_cast<T*>(out) + i);
-                   }
+                   const std::size_t i = begin * map_block;
+                   map(by, static_cast<const T*>(input.x) + i, std::min(n, end * map_block) - i,
+                       static_cast<T*>(out) + i);
                  });
 }
 
@@ -302,7 +311,7 @@ void parameter_gradients_of(const rows& input, void* dw, void* db, const options
   using A = row::accumulator<T>;
   static constexpr bool narrow = !std::is_same_v<A, T>;
   const target used = resolve_target(opts);
-  const auto widen = loop_for<widen_elements<T, A>>(used);
+  const auto by = conversions_for<T>(used);
   const auto products_of = loop_for<product_elements<F, A>>(used);
   const std::size_t n = input.n, all = input.count * n;
   // g times z, whose sums are the dot products of both; and g, where it is not as it is stored.
@@ -315,7 +324,7 @@ void parameter_gradients_of(const rows& input, void* dw, void* db, const options
         const auto row_from = [&](const void* from, A* to) -> const A* {
           const T* const stored = static_cast<const T*>(from) + k * n;
           if constexpr (narrow)
-            return widen(stored, n, to), to;
+            return by.widen(stored, n, to), to;
           else
             return stored;
         };

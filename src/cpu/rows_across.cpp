@@ -9,9 +9,9 @@ namespace {
 template <class F, class T>
 struct map_place {
   using A = row::accumulator<T>;
-  [[gnu::always_inline]] static void run(const T* x, const T* y, const A* a, const A* b,
-                                         std::size_t n, T* out) {
-    map_widened<F::takes_y, A>(x, y, n, out, [=](A g, A from, std::size_t i) {
+  [[gnu::always_inline]] static void run(const conversions<T>& by, const T* x, const T* y,
+                                         const A* a, const A* b, std::size_t n, T* out) {
+    map_widened<F::takes_y>(by, x, y, n, out, [=](A g, A from, std::size_t i) {
       return F::template value<A>(row::element<A>{g, from, A(1), -A(0)},
                                   row::statistics<A>{a[i], b[i]});
     });
@@ -21,7 +21,9 @@ struct map_place {
 template <class F, class T>
 void apply_to(const rows_across& of, void* out, const options& opts) {
   using A = row::accumulator<T>;
-  const auto map = loop_for<map_place<F, T>>(resolve_target(opts));
+  const target used = resolve_target(opts);
+  const auto by = conversions_for<T>(used);
+  const auto map = loop_for<map_place<F, T>>(used);
   const auto *const x = static_cast<const T*>(of.x), *const y = static_cast<const T*>(of.y);
   for_each_range(
       of.outer * of.n, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
@@ -38,7 +40,7 @@ void apply_to(const rows_across& of, void* out, const options& opts) {
               a[i] = s.a, b[i] = s.b;
             }
           const std::size_t i = place * of.inner;
-          map(x + i, F::takes_y ? y + i : nullptr, a, b, of.inner, static_cast<T*>(out) + i);
+          map(by, x + i, F::takes_y ? y + i : nullptr, a, b, of.inner, static_cast<T*>(out) + i);
         }
       });
 }

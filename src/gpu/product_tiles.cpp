@@ -1,11 +1,13 @@
 #include "product_tiles.hpp"
 
-#include <bitfold/cuda/product_tiles.hpp>
+#include <bitfold/cuda/few_products.hpp>
 #include <cstddef>
 #include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
+
+#include "few_products.hpp"
 
 namespace bitfold::gpu {
 namespace {
@@ -149,7 +151,8 @@ class tile_planner {
     parts_ = std::max<index>(shares(n, part_), 1);
   }
 
-  plan made() {
+  plan made(std::size_t memory, const device_facts& on) {
+    take_few(memory, on);
     place_all();
     for (const operand* x : {&a_, &b_})
       if (x->listed)
@@ -158,8 +161,11 @@ class tile_planner {
         make_digits(*x);
       else
         add_measure(plan_, x->v);
-    multiply();
-    if (parts_ > 1) finish();
+    if (few_columns_ > 0)
+      multiply_few();
+    else
+      multiply();
+    if (is_summed()) finish();
     return std::move(plan_);
   }
 
@@ -182,6 +188,8 @@ class tile_planner {
  private:
   static constexpr index least_part = 512;  // elements
   static constexpr index tiles_of_made = 4;
+  static constexpr index few_blocks_of_processor = 8;
+  static constexpr std::string_view few_header = "bitfold/cuda/few_products.cuh";
   // What reading a digit takes of what making it does, about.
   static constexpr double read_only = 0.25;
 
@@ -191,10 +199,27 @@ class tile_planner {
            (static_cast<double>(size_of(x.v.type)) + (x.is_made ? 2.0 * digits_ : 0.0));
   }
 
+  // Few rows and columns of long vectors go without tiles: every block adds to their sums.
+  void take_few(std::size_t memory, const device_facts& on) {
+    const index n = a_.v.of.n, columns = columns_of_few(of_.product, rows_, columns_, n);
+    if (columns == 0 || memory < least_bytes() + sum_bytes()) return;
+    few_columns_ = columns;
+    a_.is_made = b_.is_made = false;
+    row_tiles_ = 1;
+    column_tiles_ = shares(columns_, columns);
+    tiles_ = column_tiles_ * matrices_;
+    const index parts =
+        std::max<index>(static_cast<index>(on.processors) * few_blocks_of_processor / tiles_, 1);
+    part_ = std::min(up_to(shares(n, parts), cuda::threads_on_products),
+                     cuda::threads_on_products * cuda::most_few_products);
+    parts_ = shares(n, part_);
+  }
+  bool is_summed() const { return parts_ > 1 || few_columns_ > 0; }
+
   void place_all() {
     // What begins as zeros lies together.
     const std::size_t measures = measured_bytes(a_.v.count + b_.v.count),
-                      sums = parts_ > 1 ? sum_bytes() : 0;
+                      sums = is_summed() ? sum_bytes() : 0;
     place_measures(a_.v, b_.v, in_workspace(0));
     sums_ = in_workspace(measures);
     a_.offsets = in_workspace(measures + sums);
@@ -280,7 +305,7 @@ class tile_planner {
     p.with.add(to);
     set(p.with, offsetof(tile_problem, a), a_);
     set(p.with, offsetof(tile_problem, b), b_);
-    if (parts_ > 1) p.with.set(offsetof(tile_problem, sums), sums_);
+    if (is_summed()) p.with.set(offsetof(tile_problem, sums), sums_);
   }
 
   void multiply() {
@@ -290,6 +315,13 @@ class tile_planner {
                          shape_.row_fragments, shape_.column_fragments, shape_.warps_down,
                          shape_.step, shape_.blocks),
             tiles_, parts_, static_cast<std::size_t>(cuda::shared_bytes_of_tile(shape_, digits_)));
+    add_problem(p);
+    p.bytes_read = (a_.v.count + b_.v.count) * a_.v.of.n * size_of(a_.v.type);
+  }
+  void multiply_few() {
+    pass& p = add_product_pass(plan_, few_header, "multiply_few", definitions(),
+                               arguments_of("kernel::way, kernel::element", rows_, few_columns_),
+                               tiles_, parts_, 16 * (rows_ + few_columns_));
     add_problem(p);
     p.bytes_read = (a_.v.count + b_.v.count) * a_.v.of.n * size_of(a_.v.type);
   }
@@ -305,6 +337,7 @@ class tile_planner {
   operand a_, b_;
   tile_shape shape_{};
   index rows_, columns_, matrices_, row_tiles_, column_tiles_, tiles_, part_, parts_;
+  index few_columns_ = 0;  ///< that a block takes of few; 0: tiles
   place sums_;
   plan plan_;
 };
@@ -324,7 +357,8 @@ bool can_contract(const contraction_problem& of, const device_facts& on) {
 }
 
 plan plan_contraction(const contraction_problem& of, std::size_t memory, const device_facts& on) {
-  return tile_planner(of, memory, on).made();
+  if (is_of_few(of)) return plan_few(of);
+  return tile_planner(of, memory, on).made(memory, on);
 }
 
 contraction_problem as_contraction(const product_problem& of) {

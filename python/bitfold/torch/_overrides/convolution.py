@@ -207,9 +207,11 @@ def _layout(x: Tensor, weight: Tensor) -> torch.memory_format:
     return next((f for f in formats if f is not torch.contiguous_format), torch.contiguous_format)
 
 
-def _laid(x: Tensor, layout: torch.memory_format) -> Tensor:
-    """An expanded tensor is one of few elements in many places: as it is."""
-    return x if layout is torch.contiguous_format or 0 in x.stride() else x.contiguous(memory_format=layout)
+def _laid(x: Tensor, layout: torch.memory_format, groups: int) -> Tensor:
+    """As patches are read fastest: of groups a channel's places one behind the other. An expanded tensor is one of few elements in many places: as it is."""
+    if groups == 1 and layout is torch.contiguous_format or 0 in x.stride():
+        return x
+    return x.contiguous(memory_format=torch.contiguous_format if groups > 1 else layout)
 
 
 def _asked(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride, padding, dilation, transposed, output_padding, groups) -> tuple[_Convolution, list[int]]:
@@ -244,7 +246,7 @@ def _convolution(method, x, weight, bias, stride, padding, dilation, transposed,
     layout = _layout(x, weight)
     out = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout)
     if _engine.is_real(x):
-        (how.backward if transposed else how.forward)(method, _laid(x, layout), weight, bias, out)
+        (how.backward if transposed else how.forward)(method, _laid(x, layout, groups), weight, bias, out)
     return out
 
 
@@ -262,10 +264,11 @@ def _convolution_backward(method, grad, x, weight, bias_sizes, stride, padding, 
     gradients = [torch.empty(t.shape, dtype=x.dtype, device=x.device, memory_format=layout) if wanted else None for t, wanted in zip((x, weight), output_mask)]
     of_x, of_weight = gradients
     if _engine.is_real(x):
-        grad = _laid(grad, layout)
+        grad = _laid(grad, layout, groups)
         if of_x is not None:
             (how.forward if transposed else how.backward)(method, grad, weight, None, of_x)
         if of_weight is not None:
+            x = _laid(x, layout, groups) if groups > 1 else x
             near, far = (x, grad) if transposed else (grad, x)
             of_weight.copy_(how.weight(method, near, far, weight.shape))
     of_bias = fold(method, "sum", grad, dim=[0, *range(2, grad.dim())], keepdim=False) if output_mask[2] else None

@@ -1,0 +1,34 @@
+// Products of matrices by method `fixed` whose matrices have few rows, as those of depthwise
+// convolutions: what their kernels (few_products.cuh) and their plan share.
+#pragma once
+
+#include <bitfold/cuda/outputs.hpp>
+#include <bitfold/cuda/product_tiles.hpp>
+
+namespace bitfold::cuda {
+
+/// Rows of a matrix; elements of vectors that a thread's registers hold; and of longer vectors the
+/// columns whose sums they hold.
+inline constexpr index most_few_rows = 4, most_few_elements = 32, most_few_columns = 16;
+/// Sums of so many products of two integers of up to so many bits fit 64 bits.
+inline constexpr int few_bits = 28;
+inline constexpr index most_few_products = 512;
+static_assert((std::uint64_t{63 * 63} << 2 * (few_bits - 7)) * most_few_products < 1ull << 63);
+
+/// An operand whose vectors are short: where a matrix's vectors are, and elements in a vector.
+struct few_vectors {
+  const void* x;
+  detail::axes places;  ///< x: in elements
+  divisors by_places;
+  std::int32_t offsets[most_few_elements];
+};
+struct few_problem {
+  few_vectors a, b;
+  detail::axes results;  ///< x and y: where the matrices of a and b are, in elements
+  divisors by_results;
+  index all;  ///< columns of all results
+  int bits;
+  product_output out;
+};
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,27 @@
+// Elements of float types become the numbers that are computed with, and these become elements.
+#pragma once
+
+#include <cstddef>
+
+#include <bitfold/cpu.hpp>
+#include <bitfold/row_functions.hpp>
+
+namespace bitfold::cpu {
+
+/// Of n elements each: arith::widen, and arith::round_to.
+template <class T>
+struct conversions {
+  using A = row::accumulator<T>;
+  void (*widen)(const T* from, std::size_t n, A* to);
+  void (*round)(const A* from, std::size_t n, T* to);
+};
+template <class T>
+conversions<T> conversions_for(target used);
+
+/// Writes n elements of a float type as doubles: the first at `from`, and so many bytes apart,
+/// which are aligned to nothing. Returns whether all of them are finite.
+using element_reader = bool (*)(const std::byte* from, std::int64_t apart, std::size_t n,
+                                double* to);
+element_reader reader_of(dtype type, target used);
+
+}  // namespace bitfold::cpu

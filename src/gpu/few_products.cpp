@@ -1,0 +1,64 @@
+#include "few_products.hpp"
+
+#include <algorithm>
+#include <bitfold/cuda/few_products.hpp>
+
+#include "output_plan.hpp"
+
+namespace bitfold::gpu {
+namespace {
+
+using cuda::few_problem;
+using detail::axes;
+using order::index;
+
+constexpr index least_elements_of_long = 4096, most_columns_of_long = 64;
+
+cuda::few_vectors vectors_of(const contracted& from) {
+  cuda::few_vectors v{from.data, from.vectors, cuda::divisors_of(from.vectors), {}};
+  for (index i = 0; i < from.elements.size(); ++i)
+    v.offsets[i] = static_cast<std::int32_t>(from.elements.offset_of(i).x);
+  return v;
+}
+
+}  // namespace
+
+bool has_few_bits(const matrix_product& p) {
+  return is_float(p.in()) && p.bits() <= cuda::few_bits && size_of(p.in()) < 8;
+}
+
+bool is_of_few(const contraction_problem& of) {
+  const index n = of.a.elements.size();
+  return has_few_bits(of.product) && size_of(of.product.out()) < 8 && n > 0 &&
+         n <= cuda::most_few_elements && of.a.vectors.size() <= cuda::most_few_rows;
+}
+
+plan plan_few(const contraction_problem& of) {
+  few_problem to{};
+  to.a = vectors_of(of.a);
+  to.b = vectors_of(of.b);
+  to.results = of.results;
+  to.by_results = cuda::divisors_of(of.results);
+  to.out = output_of(of.a.vectors.size(), of.b.vectors.size(), of.addend, of.out);
+  to.all = of.results.size() * to.out.columns;
+  to.bits = of.product.bits();
+  plan made;
+  pass& p = add_product_pass(
+      made, "bitfold/cuda/few_products.cuh", "multiply_short",
+      element_of(of.a.type) + "using result = " + type_name(of.product.out()) + ";\n",
+      arguments_of("kernel::element, kernel::result", of.addend != nullptr, of.a.elements.size()),
+      shares(to.all, cuda::threads_on_products), 1);
+  p.with.add(to);
+  p.bytes_read = to.all * of.a.elements.size() * size_of(of.a.type);
+  return made;
+}
+
+order::index columns_of_few(const matrix_product& p, index rows, index columns, index n) {
+  if (!has_few_bits(p) || rows > cuda::most_few_rows || columns > most_columns_of_long ||
+      n < least_elements_of_long)
+    return 0;
+  const index most = cuda::most_few_columns / rows;
+  return shares(columns, shares(columns, most));
+}
+
+}  // namespace bitfold::gpu
