@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <string>
+
+#include <bitfold/scatter.hpp>
 
 #include "../binned.hpp"
 #include "../dispatch.hpp"
@@ -277,6 +280,18 @@ void run(const detail::layout& l, std::span<const reduction> reductions, std::sp
   run(detail::strided_batch(l), reductions, out, opts, &l);
 }
 
+// Whether it is one sum that a scatter has the bits of, which moves the elements themselves, on all
+// threads: to the type of its elements, by a method whose sum is of the type that it is rounded in.
+bool are_scattered_sums(std::span<const reduction> reductions, const void* x, std::size_t n,
+                        std::size_t outputs) {
+  constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() - 1;
+  const reduction& r = reductions[0];
+  const bool by_pairs = r.method() == method_id::tree || r.method() == method_id::pairwise;
+  return reductions.size() == 1 && r.op() == op_id::sum && by_pairs && r.out() == r.in() &&
+         r == make_reduction(op_id::sum, r.method(), r.in()) && n > 0 && n <= most &&
+         outputs <= most && reinterpret_cast<std::uintptr_t>(x) % size_of(r.in()) == 0;
+}
+
 }  // namespace
 
 void reduce(std::span<const reduction> reductions, const view& x, const view* y,
@@ -356,6 +371,16 @@ void reduce_by_key(std::span<const reduction> reductions, const void* x, const v
                    std::span<const std::int64_t> keys, std::size_t outputs,
                    std::span<void* const> out, const options& opts) {
   if (reductions.empty()) return;
+  if (!y && x && outputs > 0 && are_scattered_sums(reductions, x, keys.size(), outputs) &&
+      out.size() == 1 && out[0]) {
+    detail::check_keys(keys, outputs);
+    const reduction& r = reductions[0];
+    const std::int64_t n[] = {static_cast<std::int64_t>(keys.size())},
+                       places[] = {static_cast<std::int64_t>(outputs)};
+    return scatter({.method = *r.method(), .with_base = false}, row_major(r.in(), x, n),
+                   row_major(dtype::i64, keys.data(), n), 0, row_major(r.in(), nullptr, places),
+                   out[0], opts);
+  }
   const detail::pointers data{static_cast<const std::byte*>(x), static_cast<const std::byte*>(y)};
   run(detail::keys_of(reductions[0].in(), data, keys, outputs), reductions, out, opts);
 }

@@ -190,10 +190,14 @@ class line_worker {
       }
       auto* const to = reinterpret_cast<T*>(l_.out);
       const auto* const results = reinterpret_cast<const T*>(out);
-      copy_lines(lines, l_.places, [&](std::size_t c, std::size_t i) {
-        to[at_[c].place + static_cast<std::int64_t>(i) * l_.along.place] =
-            results[c * places_pitch_ + i];
-      });
+      if (l_.along.place == 1)
+        for (std::size_t c = 0; c < lines; ++c)
+          std::copy_n(results + c * places_pitch_, l_.places, to + at_[c].place);
+      else
+        copy_lines(lines, l_.places, [&](std::size_t c, std::size_t i) {
+          to[at_[c].place + static_cast<std::int64_t>(i) * l_.along.place] =
+              results[c * places_pitch_ + i];
+        });
     });
   }
 
@@ -219,23 +223,39 @@ class line_worker {
   template <class T>
   void gather(std::size_t lines, std::size_t n, std::int64_t scatter_layout::offset::* offset,
               std::int64_t stride, const T* from, T* to, std::size_t pitch) const {
+    if (stride == 1) {
+      for (std::size_t c = 0; c < lines; ++c) std::copy_n(from + at_[c].*offset, n, to + c * pitch);
+      return;
+    }
     copy_lines(lines, n, [&](std::size_t c, std::size_t i) {
       to[c * pitch + i] = from[at_[c].*offset + static_cast<std::int64_t>(i) * stride];
     });
   }
   // Of lines that are folded together, the places lie one behind the other.
   void gather_keys(std::size_t lines, std::uint32_t* to) {
+    struct place {
+      std::uint64_t first, end;  // of the line, and of all those
+    };
+    std::vector<place> places(lines);
+    for (std::size_t c = 0; c < lines; ++c) {
+      const std::size_t within = c % together_, all = std::min(together_, lines - (c - within));
+      places[c] = {within * l_.places, all * l_.places};
+    }
     std::uint64_t wrong = 0;
     const bool drops = t_.leaves_out;
-    copy_lines(lines, n_, [&](std::size_t c, std::size_t i) {
+    const auto put = [&](std::size_t c, std::size_t i) {
       const std::int64_t key = l_.keys[at_[c].key + static_cast<std::int64_t>(i) * l_.along.key];
       const std::uint64_t how = wrong_key(key, l_.places);
-      const std::uint64_t end = std::min(together_, lines - c / together_ * together_) * l_.places;
       const bool lost = drops && how >> 63;
       wrong |= lost ? 0 : how;
       to[c * pitch_ + i] = static_cast<std::uint32_t>(
-          lost ? end : static_cast<std::uint64_t>(key) + c % together_ * l_.places);
-    });
+          lost ? places[c].end : static_cast<std::uint64_t>(key) + places[c].first);
+    };
+    if (l_.along.key == 1)
+      for (std::size_t c = 0; c < lines; ++c)
+        for (std::size_t i = 0; i < n_; ++i) put(c, i);
+    else
+      copy_lines(lines, n_, put);
     if (wrong >> 63) refuse_key(l_.places);
   }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "../strided.hpp"
 #include "scatter.hpp"
 
 namespace bitfold::cpu {
@@ -94,6 +95,9 @@ class block_folder {
   const std::byte* row(const block_of_rows& b, std::size_t i) const {
     return b.x + b.pitch * b.number(i) * std::int64_t(t_.size());
   }
+  static E weight(const block_of_rows& b, std::size_t i) {
+    return static_cast<const E*>(b.list.weights)[b.rows[i]];
+  }
   bool as_they_lie(const block_of_rows& b) const { return !t_.loops.loads && !b.list.weights; }
   const E* loaded_row(const block_of_rows& b, std::size_t i, E* room) const {
     if (as_they_lie(b)) return reinterpret_cast<const E*>(row(b, i));
@@ -103,12 +107,16 @@ class block_folder {
   // Some columns of a row, times its weight.
   void load_row(const block_of_rows& b, std::size_t i, std::size_t first, std::size_t columns,
                 E* to) const {
-    load(row(b, i) + first * t_.size(), columns, to);
+    const std::byte* const x = row(b, i) + first * t_.size();
     if constexpr (std::is_floating_point_v<E>) {
-      if (!b.list.weights) return;
-      const E weight = static_cast<const E*>(b.list.weights)[b.rows[i]];
-      for (std::size_t c = 0; c < columns; ++c) to[c] = arith::mul(to[c], weight);
+      if (b.list.weights) {
+        const E* const numbers = loaded(x, columns, to);
+        const E w = weight(b, i);
+        for (std::size_t c = 0; c < columns; ++c) to[c] = arith::mul(numbers[c], w);
+        return;
+      }
     }
+    load(x, columns, to);
   }
   const E* loaded(const std::byte* x, std::size_t columns, E* room) const {
     if (!t_.loops.loads) return reinterpret_cast<const E*>(x);
@@ -142,11 +150,15 @@ class block_folder {
   // Whole widths of columns of rows where they lie, or of copies.
   void fold_pairs(const block_of_rows& b, E* to) {
     constexpr std::size_t width = scatter_loops::row_width;
-    const std::size_t n = b.rows.size(), whole = as_they_lie(b) ? b.columns / width * width : 0,
+    const std::size_t n = b.rows.size(), whole = t_.loops.loads ? 0 : b.columns / width * width,
                       rest = b.columns - whole;
     const void* rows[order::lanes];
-    for (std::size_t i = 0; i < n && whole > 0; ++i) rows[i] = row(b, i);
-    t_.loops.folds_pairs(rows, n, whole, to);
+    E weights[order::lanes];
+    for (std::size_t i = 0; i < n && whole > 0; ++i) {
+      rows[i] = row(b, i);
+      if (b.list.weights) weights[i] = weight(b, i);
+    }
+    t_.loops.folds_pairs(rows, b.list.weights ? weights : nullptr, n, whole, to);
     if (rest == 0) return;
     const std::size_t pitch = (rest + width - 1) / width * width;
     E* const copies = tile_.get(n * pitch);
@@ -155,7 +167,7 @@ class block_folder {
       std::fill_n(copies + i * pitch + rest, pitch - rest, E{});
       rows[i] = copies + i * pitch;
     }
-    t_.loops.folds_pairs(rows, n, pitch, to + whole);
+    t_.loops.folds_pairs(rows, nullptr, n, pitch, to + whole);
   }
 
   // By the kernels of columns, leaf by leaf.
@@ -246,14 +258,15 @@ class rows_worker {
 
  private:
   // Rows lie anywhere: the first ones of the next place are on their way while these are folded.
-  void fetch(const block_of_rows& next) const {
-    constexpr std::size_t line = 64, most_rows = order::lanes, most_bytes = 8 * line;
+  // (Inlined, as g++ takes a function that only asks for memory for one that does nothing.)
+  [[gnu::always_inline]] void fetch(const block_of_rows& next) const {
+    constexpr std::size_t most_rows = order::lanes, most_bytes = 8 * 64;
     const auto size = static_cast<std::int64_t>(t_.size());
     const std::size_t bytes = std::min(next.columns * t_.size(), most_bytes),
                       n = std::min<std::size_t>(next.rows.size(), most_rows);
     for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t at = 0; at < bytes; at += line)
-        __builtin_prefetch(next.x + next.pitch * next.number(i) * size + at);
+      detail::foresee(reinterpret_cast<std::uintptr_t>(next.x + next.pitch * next.number(i) * size),
+                      bytes);
   }
 
   const scatter_task& t_;
