@@ -277,9 +277,12 @@ class line_worker {
 // cache.
 class long_line {
  public:
-  long_line(const scatter_task& t, const scatter_layout& l, std::uint64_t line, int threads)
+  /// `columns`: the elements' keys are of so many columns, one beside the other.
+  long_line(const scatter_task& t, const scatter_layout& l, std::uint64_t line, int threads,
+            std::uint32_t columns = 1)
       : t_(t),
         l_(l),
+        columns_(columns),
         at_(l.offset_of(line)),
         n_(l.along.extent),
         threads_(threads),
@@ -308,13 +311,20 @@ class long_line {
 
   void count() {
     std::uint32_t* const keys = keys_.get(n_);
-    const auto lost =
-        t_.leaves_out ? std::optional(static_cast<std::uint32_t>(l_.places)) : std::nullopt;
+    const auto places = static_cast<std::uint32_t>(l_.places / columns_);  // of a column
+    const auto lost = t_.leaves_out ? std::optional(places) : std::nullopt;
     parallel_for(chunks_, threads_, [&](std::size_t c) {
       const std::size_t first = chunk_begin(c), end = chunk_begin(c + 1);
       if (!narrow_keys(l_.keys + at_.key + static_cast<std::int64_t>(first) * l_.along.key,
-                       l_.along.key, end - first, l_.places, lost, keys + first))
-        refuse_key(l_.places);
+                       l_.along.key, end - first, places, lost, keys + first))
+        refuse_key(places);
+      if (columns_ > 1) {
+        auto column = static_cast<std::uint32_t>(first % columns_);
+        for (std::size_t i = first; i < end; ++i) {
+          keys[i] = keys[i] * columns_ + (keys[i] < places ? column : 0);
+          column = column + 1 == columns_ ? 0 : column + 1;
+        }
+      }
       for (std::size_t i = first; i < end; ++i) ++begins_[c * buckets_ + (keys[i] >> bits_)];
     });
     std::size_t sum = 0;
@@ -366,6 +376,7 @@ class long_line {
 
   const scatter_task& t_;
   const scatter_layout& l_;
+  const std::uint32_t columns_;
   const scatter_layout::offset at_;
   const std::size_t n_;
   const int threads_, bits_;
@@ -413,10 +424,33 @@ void refuse_key(std::uint64_t places) {
                                std::to_string(static_cast<std::int64_t>(places) - 1));
 }
 
+namespace {
+
+// Columns of arrays that lie as they are read: what their elements go to is one line of places.
+std::optional<scatter_layout> as_one_line(const scatter_layout& l) {
+  if (l.kept.size() != 1) return {};
+  const auto &across = l.kept[0], &down = l.along;
+  const auto lies = [&](std::int64_t scatter_layout::axis::* stride) {
+    return across.*stride == 1 && down.*stride == static_cast<std::int64_t>(across.extent);
+  };
+  using axis = scatter_layout::axis;
+  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+  if (!lies(&axis::x) || !lies(&axis::key) || !lies(&axis::place) ||
+      std::max(l.places, down.extent) >= most / across.extent)
+    return {};
+  return scatter_layout{
+      l.x, l.keys, l.base, l.out, l.places * across.extent, {down.extent * across.extent, 1, 1, 1},
+      {},  1};
+}
+
+}  // namespace
+
 void scatter_lines(const scatter_task& t, const scatter_layout& l, const options& opts) {
   const std::size_t n = l.along.extent, line_bytes = n * (t.size() + 8) + l.places * t.size();
   const int threads = threads_for(opts, l.lines * line_bytes);
-  constexpr std::size_t short_line = 512, most_places = 1 << 16;
+  constexpr std::size_t short_line = 512, most_places = 1 << 16, long_column = 1 << 14;
+  if (const auto line = as_one_line(l); line && std::max(n, l.places) >= long_column)
+    return long_line(t, *line, 0, threads, static_cast<std::uint32_t>(l.lines)).run();
   const bool few = threads > 1 && l.lines < 2 * static_cast<std::uint64_t>(threads) &&
                    n > (std::size_t{1} << 18);
   if ((l.places > most_places && n > most_places / 16) || few) {
