@@ -442,6 +442,8 @@ TEST_CASE("contractions on a GPU have the bits of products of copies", "[raceche
       check_contraction(t, 2, depthwise, of_one_channel, true, how);
       check_contraction(t, 2, {{3, 6, 3, 9}, {0, 18, 9, 1}, 0, 1},
                         {{3, 6, 35, 9}, {1900, 315, 1, 35}, 0, 1}, false, how);
+      check_contraction(t, 0, {{4, 32}, {40, 1}, 3, 1}, {{700, 32}, {25, 1}, 0, 1}, true, how);
+      check_contraction(t, 0, {{2, 1}, {1, 1}, 0, 1}, {{300, 1}, {3, 1}, 0, 1}, false, how);
       const vectors of_places{{2, 1, 19, 16, 16}, {256, 0, 512, 16, 1}, 0, 1},
           of_taps{{2, 1, 3, 7, 19, 16, 16}, {324, 0, 18, 1, 648, 18, 1}, 0, 3};
       check_contraction(t, 1, of_places, of_taps, false, how);
@@ -477,9 +479,9 @@ TEST_CASE("contractions on a GPU say what is wrong") {
 
 TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
   const matrix_product p = make_matrix_product(dtype::f32);
-  const test::device_memory x(std::vector<float>(12)), out(std::vector<float>(16, 7));
-  const view a = row_major(dtype::f32, x.p, {4, 3}), b = row_major(dtype::f32, x.p, {3, 4}),
-             none = row_major(dtype::f32, x.p, {3, 0}), h = row_major(dtype::f16, x.p, {3, 4});
+  const test::device_memory x(std::vector<float>(12)), out(std::vector<float>(36, 7));
+  const view a = row_major(dtype::f32, x.p, {6, 2}), b = row_major(dtype::f32, x.p, {2, 6}),
+             none = row_major(dtype::f32, x.p, {2, 0}), h = row_major(dtype::f16, x.p, {2, 6});
   const std::size_t size = cuda::matmul_workspace_bytes(p, a, b);
   REQUIRE(size > 0);
   CHECK_THROWS_AS(cuda::matmul(p, a, b, nullptr, out.p, x.p, size - 256), error);
@@ -488,7 +490,7 @@ TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
   CHECK_THROWS_AS(cuda::matmul(p, a, a, nullptr, out.p, x.p, size), error);
   CHECK_THROWS_AS(cuda::matmul(p, a, b, &h, out.p, x.p, size), error);
   const auto odd = static_cast<char*>(out.p) + 2;
-  const view row = row_major(dtype::f32, odd, {4});
+  const view row = row_major(dtype::f32, odd, {6});
   CHECK_THROWS_WITH(cuda::matmul(p, a, b, &row, out.p, x.p, size),
                     "addend: not aligned to its elements");
   CHECK_THROWS_WITH(cuda::matmul(p, a, b, nullptr, odd, x.p, size),

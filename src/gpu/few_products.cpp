@@ -12,7 +12,19 @@ using cuda::few_problem;
 using detail::axes;
 using order::index;
 
-constexpr index least_elements_of_long = 4096, most_columns_of_long = 64;
+constexpr index least_elements_of_long = 4096, most_columns_of_long = 64,
+                warps_of_block = cuda::threads_on_products / 32;
+
+// How often a warp's threads take a column each: what a warp does for its rows takes about half of
+// a turn.
+index turns_of_warp(index columns) {
+  const index all = shares(columns, 32);
+  const auto time = [=](index turns) { return shares(all, turns) * (1 + 2 * turns); };
+  index best = 1;
+  for (index turns = 2; turns <= 8; ++turns)
+    if (time(turns) < time(best)) best = turns;
+  return best;
+}
 
 cuda::few_vectors vectors_of(const contracted& from) {
   cuda::few_vectors v{from.data, from.vectors, cuda::divisors_of(from.vectors), {}};
@@ -40,16 +52,20 @@ plan plan_few(const contraction_problem& of) {
   to.results = of.results;
   to.by_results = cuda::divisors_of(of.results);
   to.out = output_of(of.a.vectors.size(), of.b.vectors.size(), of.addend, of.out);
-  to.all = of.results.size() * to.out.columns;
+  const index turns = turns_of_warp(to.out.columns);
+  to.columns = 32 * turns;
+  to.warps_of_matrix = shares(to.out.columns, to.columns);
+  to.warps = of.results.size() * to.warps_of_matrix;
   to.bits = of.product.bits();
   plan made;
   pass& p = add_product_pass(
       made, "bitfold/cuda/few_products.cuh", "multiply_short",
       element_of(of.a.type) + "using result = " + type_name(of.product.out()) + ";\n",
       arguments_of("kernel::element, kernel::result", of.addend != nullptr, of.a.elements.size()),
-      shares(to.all, cuda::threads_on_products), 1);
+      shares(to.warps, warps_of_block), 1,
+      warps_of_block * cuda::most_few_rows * 4 * (of.a.elements.size() + 2));
   p.with.add(to);
-  p.bytes_read = to.all * of.a.elements.size() * size_of(of.a.type);
+  p.bytes_read = of.results.size() * to.out.columns * of.a.elements.size() * size_of(of.a.type);
   return made;
 }
 

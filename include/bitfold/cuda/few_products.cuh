@@ -12,25 +12,62 @@ template <class T>
 __device__ inline std::int32_t few_integer_of(T x, const product::scale_factors<float>& f) {
   return nearest_integer_of(arith::mul(arith::mul(arith::widen<float>(x), f.first), f.second));
 }
+template <class T>
+__device__ inline int few_scale_of(const largest_magnitude<T>& found, int bits) {
+  using word = typename arith::detail::format_of<T>::bits;
+  return product::scale_of(
+      arith::widen<double>(arith::bit_cast<T>(static_cast<word>(found.finite))), bits);
+}
 
-/// The integers of a vector, in registers.
-template <class T, int N>
-struct few_integers {
+/// The integers of a row, in shared memory.
+template <int N>
+struct few_row {
   std::int32_t of[N];
   int scale;
   std::uint32_t specials;
 
-  __device__ few_integers(const T* x, const std::int32_t* offsets, int bits) {
-    using word = typename arith::detail::format_of<T>::bits;
+  /// By a warp, a thread to an element.
+  template <class T>
+  __device__ void make(const T* x, const std::int32_t* offsets, int bits) {
+    const int lane = static_cast<int>(threadIdx.x) % warp;
+    const T element = lane < N ? x[offsets[lane]] : T{};
+    largest_magnitude<T> found;
+    found.add(element);
+    found.join_warp();
+    const int s = few_scale_of(found, bits);
+    if (lane < N) of[lane] = few_integer_of(element, product::scale_factors<float>(s));
+    if (lane == 0) scale = s, specials = found.specials;
+  }
+};
+static_assert(most_few_elements <= warp);
+
+/// The integers of a column, in registers.
+template <class T, int N>
+struct few_column {
+  std::int32_t of[N];
+  int scale;
+  std::uint32_t specials;
+
+  __device__ few_column(const T* x, const std::int32_t* offsets, int bits) {
+    using magnitude = largest_magnitude<T>;
+    using word = typename magnitude::bits;
     T elements[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) elements[i] = x[offsets[i]];
-    largest_magnitude<T> found;
+    // Where the largest one is finite, so are all.
+    magnitude found;
 #pragma unroll
-    for (int i = 0; i < N; ++i) found.add(elements[i]);
+    for (int i = 0; i < N; ++i) {
+      const typename magnitude::word m = arith::bit_cast<word>(elements[i]) & magnitude::any;
+      found.finite = found.finite < m ? m : found.finite;
+    }
+    if (found.finite >= magnitude::infinity) {
+      found = magnitude();
+#pragma unroll
+      for (int i = 0; i < N; ++i) found.add(elements[i]);
+    }
     specials = found.specials;
-    scale = product::scale_of(
-        arith::widen<double>(arith::bit_cast<T>(static_cast<word>(found.finite))), bits);
+    scale = few_scale_of(found, bits);
     const product::scale_factors<float> f(scale);
 #pragma unroll
     for (int i = 0; i < N; ++i) of[i] = few_integer_of(elements[i], f);
@@ -46,47 +83,60 @@ __device__ __noinline__ Out special_of_few(const few_problem& of, const T* x, co
   for (int i = 0; i < N; ++i)
     seen |= product::special_product(arith::widen<double>(x[of.a.offsets[i]]),
                                      arith::widen<double>(y[of.b.offsets[i]]));
-  return seen ? product::special_result<Out>(seen) : arith::canonical_nan<Out>;
+  return product::special_result<Out>(seen);
 }
 
-/// Vectors of N elements: a thread takes a column, and all rows of its matrix.
+/// Vectors of N elements: a warp takes all rows of a matrix, and some columns, a thread to each.
 template <class T, class Out, bool Added, int N>
 __global__ void __launch_bounds__(threads_on_products)
     multiply_short(const __grid_constant__ few_problem of) {
-  const index k = index{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (k >= of.all) return;
-  const index matrix = quotient(k, of.out.columns), column = k - matrix * of.out.columns;
+  constexpr int warps = threads_on_products / warp;
+  const int lane = static_cast<int>(threadIdx.x) % warp,
+            own_warp = static_cast<int>(threadIdx.x) / warp;
+  const index unit = index{blockIdx.x} * warps + static_cast<index>(own_warp);
+  if (unit >= of.warps) return;
+  few_row<N>* const rows =
+      reinterpret_cast<few_row<N>*>(shared_bytes) + own_warp * static_cast<int>(most_few_rows);
+  const index matrix = quotient(unit, of.warps_of_matrix),
+              first = (unit - matrix * of.warps_of_matrix) * of.columns,
+              end = of.out.columns < first + of.columns ? of.out.columns : first + of.columns;
   const offset at = offset_of(of.results, of.by_results, matrix);
-  const T* const y =
-      static_cast<const T*>(of.b.x) + at.y + offset_of(of.b.places, of.b.by_places, column).x;
-  const few_integers<T, N> right(y, of.b.offsets, of.bits);
-  std::int64_t addend_at = 0;
-  if constexpr (Added)
-    addend_at = offset_of(of.out.addend_matrices, of.by_results, matrix).x +
-                static_cast<std::int64_t>(column) * of.out.addend_column_stride;
+  const auto row_at = [&](index row) {
+    return static_cast<const T*>(of.a.x) + at.x + offset_of(of.a.places, of.a.by_places, row).x;
+  };
 #pragma unroll 1
-  for (index row = 0; row < of.out.rows; ++row) {
-    const T* const x =
-        static_cast<const T*>(of.a.x) + at.x + offset_of(of.a.places, of.a.by_places, row).x;
-    const few_integers<T, N> left(x, of.a.offsets, of.bits);
-    std::int64_t sum = 0;
+  for (index row = 0; row < of.out.rows; ++row) rows[row].make(row_at(row), of.a.offsets, of.bits);
+  wait_for_the_warp();
+  std::int64_t addends = 0;
+  if constexpr (Added) addends = offset_of(of.out.addend_matrices, of.by_results, matrix).x;
+#pragma unroll 1
+  for (index column = first + static_cast<index>(lane); column < end; column += warp) {
+    const T* const y =
+        static_cast<const T*>(of.b.x) + at.y + offset_of(of.b.places, of.b.by_places, column).x;
+    const few_column<T, N> right(y, of.b.offsets, of.bits);
+#pragma unroll 1
+    for (index row = 0; row < of.out.rows; ++row) {
+      const few_row<N>& left = rows[row];
+      std::int64_t sum = 0;
 #pragma unroll
-    for (int i = 0; i < N; ++i) sum += std::int64_t{left.of[i]} * right.of[i];
-    double addend = 0;
-    if constexpr (Added)
-      addend = arith::widen<double>(static_cast<const Out*>(
-          of.out.addend)[addend_at + static_cast<std::int64_t>(row) * of.out.addend_row_stride]);
-    Out result;
-    if ((left.specials | right.specials) != 0 || !arith::is_finite(addend)) {
-      result = special_of_few<T, Out, N>(of, x, y, addend);
-    } else {
-      const double power = product::scale_factors<double>::power(-left.scale - right.scale),
-                   high = arith::mul(arith::mul(as_double(sum >> 32), 0x1p32), power),
-                   low = arith::mul(as_double(static_cast<std::uint32_t>(sum)), power);
-      result = product::round_odd<Out>(addend == 0 ? product::odd_sum(high, low)
-                                                   : product::odd_sum(high, low, addend));
+      for (int i = 0; i < N; ++i) sum += std::int64_t{left.of[i]} * right.of[i];
+      double addend = 0;
+      if constexpr (Added)
+        addend = arith::widen<double>(static_cast<const Out*>(
+            of.out.addend)[addends + static_cast<std::int64_t>(row) * of.out.addend_row_stride +
+                           static_cast<std::int64_t>(column) * of.out.addend_column_stride]);
+      Out result;
+      if ((left.specials | right.specials) != 0 || !arith::is_finite(addend)) {
+        result = special_of_few<T, Out, N>(of, row_at(row), y, addend);
+      } else {
+        const double power = product::scale_factors<double>::power(-left.scale - right.scale),
+                     high = arith::mul(arith::mul(as_double(sum >> 32), 0x1p32), power),
+                     low = arith::mul(as_double(static_cast<std::uint32_t>(sum)), power);
+        result = product::round_odd<Out>(addend == 0 ? product::odd_sum(high, low)
+                                                     : product::odd_sum(high, low, addend));
+      }
+      static_cast<Out*>(of.out.to)[(matrix * of.out.rows + row) * of.out.columns + column] = result;
     }
-    static_cast<Out*>(of.out.to)[(matrix * of.out.rows + row) * of.out.columns + column] = result;
   }
 }
 

@@ -26,7 +26,9 @@ struct few_problem {
   few_vectors a, b;
   detail::axes results;  ///< x and y: where the matrices of a and b are, in elements
   divisors by_results;
-  index all;  ///< columns of all results
+  /// A warp takes `columns` of a matrix, a multiple of its threads; so many warps are of each, and
+  /// of all.
+  index columns, warps_of_matrix, warps;
   int bits;
   product_output out;
 };
