@@ -59,9 +59,7 @@ class panel_maker {
         x = padded(matrix, first, count);
         stride = static_cast<std::int64_t>(width());
       }
-      each_.resize(width());
-      elements_.measure_across(x, stride, l.n, each_.data());
-      for (std::size_t v = 0; v < width(); ++v) note(at + v, each_[v]);
+      measure_across(x, stride, at);
       direct_.across(row, x, stride, l.n, &to_.scales[at], run, high, low);
     } else {
       find(matrix, first, count);
@@ -80,10 +78,8 @@ class panel_maker {
                       at = to_.vector_at(matrix, first);
     if (to_.side == side::right && elements_.measure_across && l.vector_stride == 1 &&
         count == width() && l.n > 1) {
-      each_.resize(count);
       const void* const x = l.address(matrix, first, 0);
-      elements_.measure_across(x, l.element_stride, l.n, each_.data());
-      for (std::size_t v = 0; v < count; ++v) note(at + v, each_[v]);
+      measure_across(x, l.element_stride, at);
       elements_.scale_across(x, l.element_stride, l.n, &to_.scales[at], high, low);
       return;
     }
@@ -97,6 +93,11 @@ class panel_maker {
   void note(std::size_t vector, const magnitudes& m) const {
     to_.scales[vector] = product::scale_of(m.largest, to_.product.bits());
     to_.specials[vector] = m.special;
+  }
+
+  void measure_across(const void* x, std::ptrdiff_t stride, std::size_t at) const {
+    elements_.measure_across(x, stride, to_.layout.n, to_.product.bits(), &to_.scales[at],
+                             &to_.specials[at]);
   }
 
   // Vectors, each with its elements one behind the other.
@@ -164,7 +165,6 @@ class panel_maker {
   const direct_kernels direct_;
   // Used for each panel anew.
   const integer_array whole_;
-  std::vector<magnitudes> each_;
   std::vector<std::byte> copies_;
   std::vector<const std::byte*> vectors_;
 };

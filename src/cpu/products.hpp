@@ -59,10 +59,11 @@ struct product_elements {
   void (*scale)(const void* x, std::size_t n, int scale, std::int32_t* high,
                 std::int32_t* low) = nullptr;
   /// The same of all vectors of a panel of columns whose elements are neighbours: element p of
-  /// vector v is at x[p * stride + v], and its integer goes to high[p * tile_columns + v]. Null
-  /// where there is nothing faster than one vector after the other.
-  void (*measure_across)(const void* x, std::ptrdiff_t stride, std::size_t n,
-                         magnitudes* each) = nullptr;
+  /// vector v is at x[p * stride + v], and its integer goes to high[p * tile_columns + v]. Measures
+  /// are scales for integers of so many bits, and whether an element is not finite. Null where
+  /// there is nothing faster than one vector after the other.
+  void (*measure_across)(const void* x, std::ptrdiff_t stride, std::size_t n, int bits, int* scales,
+                         char* specials) = nullptr;
   void (*scale_across)(const void* x, std::ptrdiff_t stride, std::size_t n, const int* scales,
                        std::int32_t* high, std::int32_t* low) = nullptr;
 };

@@ -38,6 +38,24 @@ struct largest_bits {
   }
 };
 
+/// As product::scale_of, of n vectors by the bits of their largest magnitudes: without branches, of
+/// which compilers make vectors.
+template <class T>
+BITFOLD_INLINE void scales_of(const bits_of<T>* largest, int n, int bits, int* scales) {
+  for (int v = 0; v < n; ++v) {
+    const double a = bitfold::arith::widen<double>(bitfold::arith::bit_cast<T>(largest[v]));
+    if constexpr (std::is_same_v<T, double>) {
+      scales[v] = product::scale_of(a, bits);
+    } else {  // no double is subnormal
+      const auto word = bitfold::arith::bit_cast<std::int64_t>(a);
+      constexpr std::int64_t one = std::int64_t{1} << 52, most = std::int64_t{63} << 47;
+      const auto exponent = static_cast<int>(word >> 52) - 1022;  // of the next power of two
+      const int above = ((word & (one - 1)) | one) > most ? 1 : 0;
+      scales[v] = word == 0 ? 0 : bits - 1 - exponent - above;
+    }
+  }
+}
+
 /// The integers of n floats; high digits and low ones, if low is not null.
 template <class T>
 BITFOLD_INLINE void scale_floats(const T* x, std::size_t n, const product::scale_factors<double>& f,

@@ -235,7 +235,8 @@ inline void interleave(const std::int32_t* x, std::size_t count, std::size_t pit
 constexpr int columns = vectors * lanes;
 
 template <class T>
-void measure_across(const void* elements, std::ptrdiff_t stride, std::size_t n, magnitudes* each) {
+void measure_across(const void* elements, std::ptrdiff_t stride, std::size_t n, int bits_wanted,
+                    int* scales, char* specials) {
   using bits = bits_of<T>;
   const hn::CappedTag<bits, columns> d;
   constexpr int at_once = std::min(columns, simd::width<bits>), groups = columns / at_once;
@@ -257,7 +258,8 @@ void measure_across(const void* elements, std::ptrdiff_t stride, std::size_t n, 
     hn::StoreU(finite[g], d, all_finite + g * at_once);
     hn::StoreU(any[g], d, all_any + g * at_once);
   }
-  for (int v = 0; v < columns; ++v) each[v] = largest_bits<T>{all_finite[v], all_any[v]}.result();
+  scales_of<T>(all_finite, columns, bits_wanted, scales);
+  for (int v = 0; v < columns; ++v) specials[v] = all_any[v] >= infinity_bits<T> ? 1 : 0;
 }
 
 /// In numbers A: floats or doubles, as in scale.
