@@ -327,6 +327,33 @@ TEST_CASE("one row alone, long") {
       }
 }
 
+// Where a scale changes: the others' last bits show which it is.
+TEST_CASE("the largest element is 63 times a power of two, or just above") {
+  for (const dtype t : floats)
+    for (const std::int64_t m : {1, 7})
+      for (const std::int64_t k : {9, 40})
+        for (const lie how : {lie::rows, lie::transposed}) {
+          const std::int64_t n = 70;
+          operand a = make_operand(t, kind::near_one, {m, k}, lie::rows, 1),
+                  b = make_operand(t, kind::near_one, {k, n}, how, 2);
+          for (std::int64_t c = 0; c < n; ++c)
+            visit(t, [&]<class T>(std::type_identity<T>) {
+              if constexpr (!std::is_integral_v<T>) {
+                std::uint64_t word = 0;
+                const T largest = arith::round_to<T>(63.0);
+                std::memcpy(&word, &largest, sizeof largest);
+                word += static_cast<std::uint64_t>(c % 2);
+                const std::int64_t at = c * b.v.stride[1] + c % k * b.v.stride[0];
+                std::memcpy(&b.bytes[static_cast<std::size_t>(at) * sizeof(T)], &word, sizeof(T));
+              }
+            });
+          const matrix_product p =
+              make_matrix_product(t, {}, dtype::f64, t == dtype::f64 ? 50 : 12);
+          INFO(name(t) << " " << m << "x" << k);
+          CHECK(difference(product(p, a.v, b.v, 1), truth(p, a.v, b.v)) == "");
+        }
+}
+
 // With the exact sum of the products, in units of 2^(2 q), and the bound of docs/products.md times
 // L^2, in the same units.
 TEST_CASE("the error is within its bound") {
