@@ -3,7 +3,7 @@ set(device_headers
   arith.hpp arith.inl channel_functions.hpp channel_inputs.hpp config.hpp dtype.hpp exact.hpp fold.hpp fold.inl formats.hpp method.hpp method.inl
   op.hpp ops.inl order.hpp order.inl product_sum.hpp product_sum.inl row_functions.hpp row_inputs.hpp strict_math.hpp strides.hpp
   ops/counts.inl ops/extrema.inl ops/logsumexp.inl ops/moments.inl ops/norms.inl ops/products.inl
-  ops/scale.inl ops/sums.inl cuda/channel_sums.cuh cuda/channels.cuh cuda/columns.cuh
+  ops/scale.inl ops/sums.inl cuda/across.cuh cuda/channel_sums.cuh cuda/channels.cuh cuda/columns.cuh
   cuda/contributions.cuh cuda/contributions.hpp cuda/device.cuh cuda/distinct.cuh
   cuda/distinct.hpp cuda/elements.cuh cuda/engine.cuh
   cuda/exact.cuh cuda/exact_adders.cuh cuda/exact_cells.cuh cuda/exact_finish.cuh

@@ -260,6 +260,9 @@ const std::vector<layout_case> layouts{
     {{45, 1001}, {1, 45}, {0, 1}, gpu::strategy::patches, 3},
     {{3, 40, 300}, {12000, 1, 40}, {0, 1, 2}, gpu::strategy::patches},
     {{3, 24, 20, 50}, {24000, 1, 1200, 24}, {1, 2, 3}, gpu::strategy::patches},
+    {{5, 64, 64}, {4096, 1, 64}, {1, 2}, gpu::strategy::across},  // four columns to a leaf
+    {{3, 4, 64, 32}, {8192, 2048, 1, 64}, {1, 2, 3}, gpu::strategy::across},
+    {{2, 32, 128}, {4096, 1, 32}, {0, 1, 2}, gpu::strategy::across},
 };
 
 std::vector<scalar> on_cpu(const reduction& r, const view& x, const view* y,
@@ -287,11 +290,12 @@ void check_same(std::span<const reduction> all, const std::vector<std::vector<sc
 }
 
 void compare_layouts(std::vector<reduction> all, bool two,
-                     const std::vector<layout_case>& cases = layouts) {
+                     const std::vector<layout_case>& cases = layouts,
+                     test::kind what = test::kind::special) {
   if (all.empty()) return;
   const dtype t = all[0].in();
-  const test::device_memory first(test::make_data(t, test::kind::special, 1090000, 3)),
-      second(test::make_data(t, test::kind::special, 1090000, 4));
+  const test::device_memory first(test::make_data(t, what, 1090000, 3)),
+      second(test::make_data(t, what, 1090000, 4));
   const std::byte *const x = first.as<std::byte>(), *const y = second.as<std::byte>();
   const auto reductions_of = [&](const detail::layout& l) {
     std::vector<reduction> some = all;
@@ -387,6 +391,19 @@ TEST_CASE("outputs and segments on demand have the CPU's bits") {
   compare_segments({sum}, false);
   const reduction dot = make_reduction(op_id::dot, method_id::tree, dtype::bf16);
   compare_layouts({dot}, true, {layouts.begin(), layouts.begin() + 8});
+  std::vector<layout_case> lying_across;
+  for (const layout_case& c : layouts)
+    if (c.by == gpu::strategy::across || c.by == gpu::strategy::patches) lying_across.push_back(c);
+  lying_across.push_back({{3, 64, 512}, {32768, 1, 64}, {1, 2}, gpu::strategy::patches});
+  for (const test::kind what : {test::kind::special, test::kind::near_one}) {
+    compare_layouts({dot}, true, lying_across, what);
+    compare_layouts({make_reduction(op_id::mse, method_id::tree, dtype::f32)}, true, lying_across,
+                    what);
+    for (const dtype t : {dtype::f64, dtype::bf16, dtype::u8})
+      compare_layouts(
+          {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::argmax, {}, t)},
+          false, lying_across, what);
+  }
   compare_segments({dot}, true);
   compare_segments({make_reduction(op_id::var, {}, dtype::i16)}, false);
   const layout_case across{{3, 5001}, {5003, 1}, {1}, gpu::strategy::blocks, 1};

@@ -54,6 +54,9 @@ std::string expression_of(const fold_kernel& k) {
     case strategy::patches:
       return "bitfold::cuda::fold_patches" + folds + source + end + "std::uint" +
              std::to_string(8 * k.first_number) + "_t>";
+    case strategy::across:
+      return "bitfold::cuda::fold_leaves_across" + folds + source + end + number(k.first_number) +
+             std::to_string(k.second_number) + ">";
     case strategy::longer_nodes:
       return "bitfold::cuda::fold_longer_nodes<kernel::folds, kernel::accumulator>";
     case strategy::output_states:

@@ -34,6 +34,7 @@ namespace bitfold::gpu {
   STRATEGY(warps, "a warp folds an output, tile by tile")                                   \
   STRATEGY(blocks, "a block folds an output, or a node of one, a tile to each warp")        \
   STRATEGY(patches, "a block brings columns to shared memory, a leaf to each warp")         \
+  STRATEGY(across, "a warp folds leaves of neighbouring columns, a row to each thread")     \
   STRATEGY(longer_nodes, "a warp folds the states of nodes to that of a longer one")        \
   STRATEGY(output_states, "blocks or warps fold the states of the nodes of each output")    \
   /* of segments */                                                                         \

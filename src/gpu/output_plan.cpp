@@ -70,6 +70,7 @@ output_elements elements_of(const detail::layout& l) {
   const bool are_alike = e.two && alike(l.kept) && alike(l.reduced);
   e.columns = (!e.two || are_alike) && l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) &&
               ends_with_a_pack(l.kept);
+  e.alike = are_alike;
   e.two_alike = are_alike && (e.columns || e.in_packs);  // one by one found_pairs is quicker
   const index run = l.reduced.rank > 0 ? l.reduced.dims[l.reduced.rank - 1].extent : 0;
   e.runs = run % order::leaf == 0    ? runs_of::leaves
@@ -149,6 +150,34 @@ columns_of_output columns_of(const output_elements& from) {
   return c;
 }
 
+// Columns that warps take leaf by leaf: too short for patches, or of two inputs. Of no neighbours:
+// they do not.
+struct leaves_across {
+  int many = 0, of_leaf = 1;  // neighbours that a thread reads together; columns that make a leaf
+  index inner = 0, beside = 0;
+  std::int64_t stride = 0;
+  index columns() const { return static_cast<index>(std::max(many, of_leaf)); }
+};
+leaves_across leaves_of(const output_elements& from) {
+  constexpr index leaf = order::leaf;
+  const detail::axes& all = from.reduced;
+  if (from.listed || (from.two && !from.alike) || !from.aligned || all.rank < 2) return {};
+  const auto &along = all.dims[all.rank - 2], &column = all.dims[all.rank - 1];
+  const index inner = column.extent;
+  leaves_across l{static_cast<int>(16 / size_of(from.type)), 1, inner, along.extent, column.x};
+  if (along.x != 1 || inner < index{order::lanes}) return {};
+  if (inner < leaf && leaf % inner == 0)
+    l.of_leaf = static_cast<int>(leaf / inner);
+  else if (!from.two || inner % leaf != 0)
+    return {};
+  const auto in_packs = [&](const detail::axes& some) {
+    return std::all_of(some.dims, some.dims + some.rank,
+                       [&](const auto& axis) { return &axis == &along || axis.x % l.many == 0; });
+  };
+  return along.extent % l.columns() == 0 && in_packs(from.kept) && in_packs(all) ? l
+                                                                                 : leaves_across{};
+}
+
 [[noreturn]] void refuse(strategy by) {
   throw std::logic_error("no plan of outputs on axes by " + std::string(name(by)));
 }
@@ -164,6 +193,7 @@ int most_threads(strategy by) {
     case strategy::threads:
     case strategy::lines:
     case strategy::patches:
+    case strategy::across:
     case strategy::warps: return 256;
     case strategy::blocks: return cuda::max_threads;
     default: refuse(by);
@@ -224,6 +254,7 @@ class planner {
         return any_tiles && !from_.two && !from_.in_packs && line && from_.reduced.dims[0].x == 1 &&
                from_.n <= cuda::most_by_warp;
       case strategy::warps: return any_tiles && tiles_ < 32;  // its counter has no more
+      case strategy::across: return any_tiles && leaves_of(from_).many > 0;
       case strategy::patches: {
         const columns_of_output of = columns_of(from_);
         return any_tiles && of.inner >= index{order::leaf} && of.beside >= least_beside;
@@ -260,6 +291,7 @@ class planner {
             warp));
         return set_blocks_of_warps(l);
       case strategy::patches: return by_patches(l);
+      case strategy::across: return by_leaves_across(l);
       case strategy::blocks: return by_blocks(l);
       default: refuse(l.by);
     }
@@ -341,6 +373,19 @@ class planner {
     set_blocks(l, stripes * p_.patch.chunks, 1);
   }
 
+  void by_leaves_across(const outputs_line& l) {
+    const leaves_across of = leaves_of(from_);
+    constexpr index leaf = order::leaf;
+    p_.threads = 256;
+    p_.patch = {of.inner, of.beside, of.stride, 0, 0, 0};
+    p_.neighbours = of.many;
+    p_.of_leaf = of.of_leaf;
+    p_.node = leaf;
+    p_.nodes = leaves_;
+    const index columns = from_.outputs * (from_.n / of.inner);
+    set_blocks(l, columns / of.columns() * (of.of_leaf > 1 ? 1 : of.inner / leaf), 8);
+  }
+
   // As many warps as an output has tiles, or as are left to one where they are many; few long ones
   // in nodes.
   void by_blocks(const outputs_line& l) {
@@ -400,7 +445,8 @@ class planner {
   void add_second_pass() {
     index nodes = p_.nodes;
     p_.workspace = nodes > 1 ? from_.outputs * nodes * of_.state : 0;
-    if (p_.by == strategy::patches && nodes > by_.states_of_one_pass) {
+    const bool by_leaves = p_.by == strategy::patches || p_.by == strategy::across;
+    if (by_leaves && nodes > by_.states_of_one_pass) {
       constexpr index each = 8 * warp;
       constexpr int threads = 256;
       nodes = shares(nodes, each);

@@ -46,7 +46,9 @@ struct output_plan {
     std::int64_t stride;  ///< between elements of a column; 0: it is not the same for all
     index rows, chunks;   ///< of a column, that a block takes at once
     std::size_t word;     ///< bytes that a thread reads
-  } patch;                ///< of patches
+  } patch;                ///< of patches; its first three of leaves across, too
+  int neighbours;         ///< of those, that a thread reads together
+  int of_leaf;            ///< columns that make a leaf
   index node;             ///< elements of a node
   index nodes;            ///< of an output; a single one is the result
   int threads, blocks;

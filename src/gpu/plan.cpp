@@ -127,7 +127,7 @@ class planner {
                      : one && from.in_packs && from.reduced.rank == 1 ? reading::rows
                      : one && (from.in_packs || from.unaligned)       ? reading::runs
                                                                       : one_by_one;
-    if (of.by == strategy::patches) return add_patches(from, of);
+    if (of.by == strategy::patches || of.by == strategy::across) return add_leaves(from, of);
     // The pass over the elements.
     const auto add = [&](fold_kernel k) {
       pass& p = add_pass(std::move(k), of.blocks, of.threads, of.shared);
@@ -179,19 +179,20 @@ class planner {
     add_results(second.with, p_, g_.reductions);
   }
 
-  std::size_t add_patches(const cuda::output_elements& from, const output_plan& of) {
+  // Leaf by leaf: the nodes are leaves, of which there may be very many.
+  std::size_t add_leaves(const cuda::output_elements& from, const output_plan& of) {
+    const bool patches = of.by == strategy::patches;
     pass& first =
-        add_pass(make_kernel(strategy::patches, reading::anywhere, static_cast<int>(of.patch.word)),
+        add_pass(patches ? make_kernel(of.by, reading::anywhere, static_cast<int>(of.patch.word))
+                         : make_kernel(of.by, from.two ? reading::alike : reading::anywhere,
+                                       of.neighbours, of.of_leaf),
                  of.blocks, of.threads, of.shared);
     first.line = of.line;
-    first.bytes_read = from.outputs * from.n * size_of(from.type);
+    first.bytes_read = from.outputs * from.n * size_of(from.type) * (from.two ? 2 : 1);
     add_outputs(first.with, p_, from);
-    first.with.add(of.patch.inner)
-        .add(of.patch.stride)
-        .add(of.patch.beside)
-        .add(of.patch.rows)
-        .add(of.patch.chunks)
-        .add_address(state());
+    first.with.add(of.patch.inner).add(of.patch.stride).add(of.patch.beside);
+    if (patches) first.with.add(of.patch.rows).add(of.patch.chunks);
+    first.with.add_address(state());
     if (of.longer.each == 0) {
       add_states(from, of, state(), of.node, of.nodes);
       return of.workspace;

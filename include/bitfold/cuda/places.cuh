@@ -9,6 +9,12 @@ namespace bitfold::cuda {
 struct offset {
   std::int64_t x = 0, y = 0;
 };
+// a / b, mostly of small ones.
+__device__ inline index quotient(index a, index b) {
+  if (a < b) return 0;
+  if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+  return a / b;
+}
 // i over the extent of axis k, where all are narrow.
 __device__ inline std::uint32_t quotient(const divisors& by, int k, std::uint32_t i) {
   return static_cast<std::uint32_t>((std::uint64_t{high_product(i, by.each[k].factor)} + i) >>

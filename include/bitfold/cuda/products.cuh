@@ -400,13 +400,6 @@ __device__ __noinline__ Out special_of(const product_results& of, index row, ind
   return product::special_result<Out>(seen);
 }
 
-// a / b, mostly of small ones.
-__device__ inline index quotient(index a, index b) {
-  if (a < b) return 0;
-  if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
-  return a / b;
-}
-
 // The sums of a thread's neighbouring results: number k of those of one at c[j][k].
 template <class Way>
 __device__ inline void load_sums(const product_results& of, index part, index row, index column,
