@@ -183,7 +183,8 @@ TEST_CASE("exact: sums of many short outputs", "[kernels]") {
       auto rows = test::hard_arrays<T>(n, n);
       [[maybe_unused]] random_bits next{n};
       for (int k = 0; k < 9; ++k) {
-        auto& row = rows.emplace_back("ordinary", std::vector<T>(n)).values;
+        rows.push_back({"ordinary", std::vector<T>(n)});
+        auto& row = rows.back().values;
         if constexpr (!std::is_integral_v<T>)
           for (T& x : row)
             x = arith::round_to<T>(static_cast<double>(static_cast<std::int32_t>(next())) *
