@@ -54,6 +54,33 @@ def committed():
     check(0 < lines < 10_000, f"{lines} lines of results")
 
 
+def bounds():
+    """What ncu says becomes lines of kernels, those of one name together, and a table beside the times of bench/everywhere."""
+    asked = ["gpu__time_duration.sum", "dram__bytes.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+             "lts__throughput.avg.pct_of_peak_sustained_elapsed", "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
+             "smsp__issue_active.avg.pct_of_peak_sustained_active", "sm__warps_active.avg.pct_of_peak_sustained_active",
+             "launch__registers_per_thread"]  # fmt: skip
+    marker, own, other, small = "at::spin_kernel(long)", "void bitfold::cuda::fold<int>(int)", "void at::native::copy<4>(int)", "bitfold::x<1>()"
+    rows = [["Kernel Name", "device__attribute_display_name", *asked], ["", "", "ms", "Kbyte", *["%"] * 5, ""]]
+    rows += [[marker, "A", *["1"] * 8], [own, "A", "1", "2,000", "10", "20", "30", "70.5", "50", "64"], [own, "A", "1", "2000", "30", "20", "30", "70.5", "50", "64"]]
+    rows += [[small, "A", "0.01", *["1"] * 7], [marker, "A", *["1"] * 8], [other, "A", "3", "1", "1", "2", "3", "4", "5", "6"]]
+    with open("raw.csv", "w") as f:
+        f.write("==PROF== Connected\n" + "\n".join(",".join(f'"{v}"' for v in row) for row in rows) + "\n")
+    with open("names", "w") as f:
+        f.write("sum/f32/5/contiguous\nmax/f32/5/contiguous\n")
+    ran = subprocess.run([sys.executable, os.path.join(source, "bench/everywhere/bounds.py"), "bounds.jsonl", "--read", "names", "raw.csv"], capture_output=True, text=True)
+    check(ran.returncode == 0, ran.stderr)
+    header, lines = results.read("bounds.jsonl")
+    check(header["gpu"] == "A" and [(k["of"], k["kernel"], k["calls"], k["us"], k["mb"], k["memory"]) for k in lines]
+          == [("sum/f32/5/contiguous", "fold", 2, 2000, 4, 20), ("max/f32/5/contiguous", "torch's copy", 1, 3000, 0.001, 1)], f"bounds: {lines}")  # fmt: skip
+    times = [{"case": f"{op}/f32/5/contiguous", "subject": op, "us": us, "torch_us": 1.0} for op, us in (("sum", 2.0), ("max", 3.0))]
+    result_lines.write("times.jsonl", result_lines.header("everywhere", device="cuda", gpu="A", commit="c"), times)
+    status, out, err = call("everywhere-table", "bounds.jsonl", "bounds", "9", "times.jsonl")
+    check(status == 0 and lines_of(out, "contiguous") == ["| `max/f32/5/contiguous` | 3.00 | `torch's copy` | 1.00 | 6 | latency, 5 % of warps |",
+                                                          "| `sum/f32/5/contiguous` | 2.00 | `fold` | 0.99 | 64 | instructions, 70 % |"], out + err)  # fmt: skip
+    refused("everywhere-table", "times.jsonl", "bounds", "9", "times.jsonl", says="no file of bench/everywhere/bounds.py")
+
+
 def compares():
     old = {("bitfold:sum/f32", 1024): 1.0, ("bitfold:sum/f32", 4096): 2.0, ("load_only/f32", None): 5.0, ("gone/f32", 16): 1.0}
     a = file("a.jsonl", old)
@@ -160,6 +187,7 @@ def benches(program):
 with tempfile.TemporaryDirectory() as folder:
     committed()
     os.chdir(folder)
+    bounds()
     compares()
     extracts()
     if len(sys.argv) > 2:
