@@ -18,12 +18,26 @@ struct map_place {
   }
 };
 
+// What rows' results say of them, for each.
+template <class F, class A>
+struct statistics_of_rows {
+  [[gnu::always_inline]] static void run(const A* first, const A* second, std::size_t n, A* a,
+                                         A* b) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const row::statistics<A> s =
+          F::template of_results<A>(first[i], F::results > 1 ? second[i] : A(0));
+      a[i] = s.a, b[i] = s.b;
+    }
+  }
+};
+
 template <class F, class T>
 void apply_to(const rows_across& of, void* out, const options& opts) {
   using A = row::accumulator<T>;
   const target used = resolve_target(opts);
   const auto by = conversions_for<T>(used);
   const auto map = loop_for<map_place<F, T>>(used);
+  const auto statistics = loop_for<statistics_of_rows<F, A>>(used);
   const auto *const x = static_cast<const T*>(of.x), *const y = static_cast<const T*>(of.y);
   for_each_range(
       of.outer * of.n, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
@@ -32,13 +46,10 @@ void apply_to(const rows_across& of, void* out, const options& opts) {
         for (std::size_t place = begin; place < end; ++place) {
           const std::size_t outer = place / of.n;
           if (place == begin || place % of.n == 0)
-            for (std::size_t i = 0; i < of.inner; ++i) {
-              const std::size_t row = outer * of.inner + i;
-              const row::statistics<A> s = F::template of_results<A>(
-                  static_cast<const A*>(of.first)[row],
-                  F::results > 1 ? static_cast<const A*>(of.second)[row] : A(0));
-              a[i] = s.a, b[i] = s.b;
-            }
+            statistics(
+                static_cast<const A*>(of.first) + outer * of.inner,
+                F::results > 1 ? static_cast<const A*>(of.second) + outer * of.inner : nullptr,
+                of.inner, a, b);
           const std::size_t i = place * of.inner;
           map(by, x + i, F::takes_y ? y + i : nullptr, a, b, of.inner, static_cast<T*>(out) + i);
         }
