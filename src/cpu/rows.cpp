@@ -150,14 +150,24 @@ void reduce_matrix(const reduction& r, const A* x, const A* y, std::size_t count
          opts);
 }
 
-// What row k takes of channels, element by element; of none nothing.
-template <class T, class A>
-void spread(const rows& input, const void* from, std::size_t k, A* to) {
-  if (!from) return;
-  const std::size_t of_row = input.n / input.inner, first = k * of_row % input.channels;
-  for (std::size_t c = 0; c < of_row; ++c)
-    std::fill_n(to + c * input.inner, input.inner,
-                arith::widen<A>(static_cast<const T*>(from)[first + c]));
+// The same of row k of channels, each with a w and a b of its own.
+template <class F, class T, class A, class Map>
+void map_channels(const conversions<T>& by, Map map, const A* x, const row::statistics<A>& s,
+                  const rows& input, std::size_t k, T* out) {
+  alignas(64) A w[map_block], b[map_block];
+  const std::size_t of_row = input.n / input.inner, first = k * of_row % input.channels,
+                    most = std::min(map_block, input.inner);
+  const auto fill = [&](const void* from, std::size_t channel, A neutral, A* to) {
+    std::fill_n(to, most, from ? arith::widen<A>(static_cast<const T*>(from)[channel]) : neutral);
+  };
+  for (std::size_t c = 0; c < of_row; ++c) {
+    fill(input.w, first + c, A(1), w);
+    fill(input.b, first + c, -A(0), b);
+    const std::size_t end = (c + 1) * input.inner;
+    for (std::size_t at = c * input.inner; at < end; at += most)
+      map_row(by, map, widened_row<F, A>{x + at, nullptr, w, b}, s, std::min(most, end - at),
+              out + at);
+  }
 }
 
 template <class F, class T>
@@ -202,13 +212,15 @@ void apply_to(const rows& input, void* out, const options& opts) {
             return from;
         };
         const auto parameters = [&](const void* from, A neutral, A* to) -> const A* {
-          if (from && !F::by_channel) return widened(static_cast<const T*>(from), n, to);
+          if (from) return widened(static_cast<const T*>(from), n, to);
           std::fill_n(to, n, neutral);
           return to;
         };
-        const A *const w = F::affine || F::weighted ? parameters(input.w, A(1), of_w) : nullptr,
-                       *const b =
-                           F::affine && F::centred ? parameters(input.b, -A(0), of_b) : nullptr;
+        constexpr bool of_places = !F::by_channel,
+                       takes_w = of_places && (F::affine || F::weighted),
+                       takes_b = of_places && F::affine && F::centred;
+        const A *const w = takes_w ? parameters(input.w, A(1), of_w) : nullptr,
+                       *const b = takes_b ? parameters(input.b, -A(0), of_b) : nullptr;
         for (std::size_t k = begin; k < end; k += block_size) {
           const std::size_t taken = std::min(block_size, end - k);
           const auto rows_from = [&](const void* from, A* to) {
@@ -262,11 +274,11 @@ void apply_to(const rows& input, void* out, const options& opts) {
               static_cast<A*>(input.rstd)[k + i] = arith::round_to<A>(s.b);
               if (F::centred) static_cast<A*>(input.mean)[k + i] = arith::round_to<A>(s.a);
             }
-            if constexpr (F::by_channel) {
-              spread<T>(input, input.w, k + i, of_w);
-              spread<T>(input, input.b, k + i, of_b);
-            }
-            map_row(by, map, row_of(i), s, n, static_cast<T*>(out) + (k + i) * n);
+            T* const to = static_cast<T*>(out) + (k + i) * n;
+            if constexpr (F::by_channel)
+              map_channels<F>(by, map, stored_x + i * n, s, input, k + i, to);
+            else
+              map_row(by, map, row_of(i), s, n, to);
           }
         }
       });
