@@ -3,6 +3,7 @@
 
   python bench/everywhere/bounds.py OUT.jsonl --cases REGEX [--commit COMMIT]    a line for each kernel that takes a twentieth of its case
   python bench/everywhere/bounds.py OUT.jsonl --read NAMES.txt RAW.csv ...       of what ncu said before
+  perf record python bench/everywhere/bounds.py --repeat 2 --cases '^CASE$'      on a CPU: calls for so many seconds, and writes nothing
 
 ncu keeps all that it has found until it ends, and runs each kernel several times: some tens of cases take minutes."""
 from __future__ import annotations
@@ -73,6 +74,26 @@ def run_cases(pattern: str, names: str) -> None:
             torch.cuda.empty_cache()
 
 
+def repeat(pattern: str, seconds: float) -> None:
+    """On a CPU, for a profiler: each case's call again and again."""
+    import time
+    import warnings
+
+    import bitfold.torch  # noqa: F401
+
+    import cases
+    from prepared import prepare
+
+    warnings.simplefilter("ignore")
+    for case in cases.cases(cases.SCALES["cpu"], False):
+        if re.search(pattern, case.name):
+            made = prepare(case, "cpu")
+            with made.ours.context():
+                end = time.perf_counter() + seconds
+                while time.perf_counter() < end:
+                    made.ours()
+
+
 def short_name(kernel: str) -> str:
     """void bitfold::cuda::f<...>(...) as f, torch's as torch's f."""
     name = re.split(r"[<(]", kernel.removeprefix("void "))[0]
@@ -131,7 +152,7 @@ def table(path: str, times: str, most: int) -> str:
     longest: dict[str, dict] = {}
     for line in lines:
         longest.setdefault(line["of"], line)
-    rows = ["| case | times the peer's | kernel that takes longest | its share | registers | bound by |", "|--|--:|--|--:|--:|--|"]
+    rows = ["| case | times the peer's | kernel that takes longest | its share | registers of 32 bits | bound by |", "|--|--:|--|--:|--:|--|"]
     for case in sorted((c for c in longest if c in ratios), key=lambda c: -ratios[c])[:most]:
         k = longest[case]
         rows.append(f"| `{case}` | {ratios[case]:.2f} | `{k['kernel']}` | {k['share']:.2f} | {k['registers']:.0f} | {bound_of(k)} |")
@@ -149,12 +170,18 @@ def write(out: str, commit: str, files: list[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/everywhere/bounds.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("out", metavar="OUT.jsonl")
+    parser.add_argument("out", nargs="?", metavar="OUT.jsonl")
     parser.add_argument("--cases", default="", metavar="REGEX", help="those whose names it is found in")
     parser.add_argument("--commit", default="?", help="for the header")
     parser.add_argument("--read", nargs="+", metavar="FILE", help="names of cases, and what ncu said of them, in turn")
+    parser.add_argument("--repeat", type=float, metavar="SECONDS", help="on a CPU, and write nothing")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.repeat:
+        repeat(args.cases, args.repeat)
+        return 0
+    if not args.out:
+        parser.error("OUT.jsonl or --repeat is needed")
     if args.inside:
         run_cases(args.cases, args.out)
         return 0
