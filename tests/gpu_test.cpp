@@ -263,6 +263,8 @@ const std::vector<layout_case> layouts{
     {{5, 64, 64}, {4096, 1, 64}, {1, 2}, gpu::strategy::across},  // four columns to a leaf
     {{3, 4, 64, 32}, {8192, 2048, 1, 64}, {1, 2, 3}, gpu::strategy::across},
     {{2, 32, 128}, {4096, 1, 32}, {0, 1, 2}, gpu::strategy::across},
+    {{64, 4, 64}, {256, 1, 4}, {1, 2}, gpu::strategy::blocks},  // of one leaf each
+    {{64, 8, 64}, {512, 1, 8}, {1, 2}, gpu::strategy::across},
 };
 
 std::vector<scalar> on_cpu(const reduction& r, const view& x, const view* y,

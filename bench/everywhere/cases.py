@@ -39,6 +39,11 @@ class Case(NamedTuple):
         over = "" if self.over is None else f"({','.join(map(str, self.over))})"
         return f"{self.op}{over}{'+backward' * self.backward}/{self.dtype}/{'x'.join(map(str, self.shape))}/{self.layout}"
 
+    @property
+    def on_gpus(self) -> bool:
+        """torch's batch_norm_no_update is on CPUs alone."""
+        return self.subject not in ("NumPy", "products") and "no_update" not in self.op
+
 
 class Line(NamedTuple):
     subject: str

@@ -31,8 +31,7 @@ class Run:
         self.device, self.commit = args.device, args.commit
         scale = "smoke" if args.smoke else "bits" if args.bits else args.device
         self.scale = cases.SCALES[scale]
-        # (torch's batch_norm_no_update is on CPUs alone.)
-        here = (c for c in cases.cases(self.scale, args.more) if self.device == "cpu" or not (c.subject in ("NumPy", "products") or "no_update" in c.name))
+        here = (c for c in cases.cases(self.scale, args.more) if self.device == "cpu" or c.on_gpus)
         self.cases = [c for c in here if re.search(args.cases, c.name)]
         if args.threads:
             torch.set_num_threads(args.threads)

@@ -129,7 +129,8 @@ void reduce_segments(std::span<const reduction> reductions, const void* x, const
 /// keys: one for each element, in any order; their number is that of the elements.
 /// outputs: how many there are, up to 2^59; some may have no elements.
 /// out: out[k] is the address of the results of reductions[k], one for each output.
-/// Memory: 8 bytes for each element and 16 for each output.
+/// Memory: 8 bytes for each element and 16 for each output; of one sum by tree or pairwise up to 28
+/// for each element, which then are moved themselves, by all threads.
 /// Errors (errc::usage), besides those of reduce: a key that is negative or not below `outputs`; an
 /// output without elements where a reduction has no result for that.
 void reduce_by_key(std::span<const reduction> reductions, const void* x, const void* y,

@@ -281,15 +281,20 @@ void run(const detail::layout& l, std::span<const reduction> reductions, std::sp
 }
 
 // Whether it is one sum that a scatter has the bits of, which moves the elements themselves, on all
-// threads: to the type of its elements, by a method whose sum is of the type that it is rounded in.
-bool are_scattered_sums(std::span<const reduction> reductions, const void* x, std::size_t n,
-                        std::size_t outputs) {
-  constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() - 1;
+// threads: to the elements' type, by tree or pairwise, whose sums are rounded once more alike. (By
+// kahan a sum is more than one number until it is rounded.) A long output is for one thread there.
+bool are_scattered_sums(std::span<const reduction> reductions, const void* x,
+                        std::span<void* const> out, std::size_t n, std::size_t outputs) {
+  constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max() - 1, most_of_output = 4096;
+  if (reductions.size() != 1 || out.size() != 1 || !x || !out[0]) return false;
   const reduction& r = reductions[0];
+  const auto is_aligned = [&](const void* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % size_of(r.in()) == 0;
+  };
   const bool by_pairs = r.method() == method_id::tree || r.method() == method_id::pairwise;
-  return reductions.size() == 1 && r.op() == op_id::sum && by_pairs && r.out() == r.in() &&
+  return r.op() == op_id::sum && by_pairs && r.out() == r.in() &&
          r == make_reduction(op_id::sum, r.method(), r.in()) && n > 0 && n <= most &&
-         outputs <= most && reinterpret_cast<std::uintptr_t>(x) % size_of(r.in()) == 0;
+         outputs <= most && n / most_of_output < outputs && is_aligned(x) && is_aligned(out[0]);
 }
 
 }  // namespace
@@ -371,8 +376,7 @@ void reduce_by_key(std::span<const reduction> reductions, const void* x, const v
                    std::span<const std::int64_t> keys, std::size_t outputs,
                    std::span<void* const> out, const options& opts) {
   if (reductions.empty()) return;
-  if (!y && x && outputs > 0 && are_scattered_sums(reductions, x, keys.size(), outputs) &&
-      out.size() == 1 && out[0]) {
+  if (!y && outputs > 0 && are_scattered_sums(reductions, x, out, keys.size(), outputs)) {
     detail::check_keys(keys, outputs);
     const reduction& r = reductions[0];
     const std::int64_t n[] = {static_cast<std::int64_t>(keys.size())},

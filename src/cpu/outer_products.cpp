@@ -105,7 +105,8 @@ class outer_products {
 }  // namespace
 
 bool are_outer_products(const matrix_product& p, const detail::product_layout& l) {
-  // Of an integer of some bits one less are sure to be significant, besides the sign's.
+  // Besides its sign an integer has at least bits - 2 that are significant, as a scale leaves 1/64
+  // of the room: then it has all of its element.
   const int significant = p.in() == dtype::f32 ? 24 : p.in() == dtype::f16 ? 11 : 8;
   return l.a.n == 1 && is_float(p.in()) && p.in() != dtype::f64 && p.bits() - 2 >= significant;
 }

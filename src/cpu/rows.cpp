@@ -157,9 +157,25 @@ void map_channels(const conversions<T>& by, Map map, const A* x, const row::stat
   alignas(64) A w[map_block], b[map_block];
   const std::size_t of_row = input.n / input.inner, first = k * of_row % input.channels,
                     most = std::min(map_block, input.inner);
-  const auto fill = [&](const void* from, std::size_t channel, A neutral, A* to) {
-    std::fill_n(to, most, from ? arith::widen<A>(static_cast<const T*>(from)[channel]) : neutral);
+  constexpr std::size_t few_places = 16;
+  const auto parameter = [](const void* from, std::size_t channel, A neutral) {
+    return from ? arith::widen<A>(static_cast<const T*>(from)[channel]) : neutral;
   };
+  const auto fill = [&](const void* from, std::size_t channel, A neutral, A* to) {
+    std::fill_n(to, most, parameter(from, channel, neutral));
+  };
+  if (input.inner < few_places) {  // of several channels at once, element by element
+    for (std::size_t at = 0, c = first, place = 0; at < input.n; at += map_block) {
+      const std::size_t here = std::min(map_block, input.n - at);
+      for (std::size_t i = 0; i < here; ++i) {
+        w[i] = parameter(input.w, c, A(1));
+        b[i] = parameter(input.b, c, -A(0));
+        if (++place == input.inner) place = 0, ++c;
+      }
+      map_row(by, map, widened_row<F, A>{x + at, nullptr, w, b}, s, here, out + at);
+    }
+    return;
+  }
   for (std::size_t c = 0; c < of_row; ++c) {
     fill(input.w, first + c, A(1), w);
     fill(input.b, first + c, -A(0), b);

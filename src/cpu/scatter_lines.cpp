@@ -428,7 +428,9 @@ namespace {
 
 // Columns of arrays that lie as they are read: what their elements go to is one line of places.
 std::optional<scatter_layout> as_one_line(const scatter_layout& l) {
-  if (l.kept.size() != 1) return {};
+  constexpr std::uint64_t most_columns =
+      256;  // of more some at a time take less memory, and as long
+  if (l.kept.size() != 1 || l.lines > most_columns) return {};
   const auto &across = l.kept[0], &down = l.along;
   const auto lies = [&](std::int64_t scatter_layout::axis::* stride) {
     return across.*stride == 1 && down.*stride == static_cast<std::int64_t>(across.extent);

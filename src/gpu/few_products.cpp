@@ -41,6 +41,8 @@ bool has_few_bits(const matrix_product& p) {
 
 bool is_of_few(const contraction_problem& of) {
   const index n = of.a.elements.size();
+  // Of one right operand the rows of all matrices go together.
+  if (of.results.size() > 1 && is_one(of.results, &axes::axis::y)) return false;
   return has_few_bits(of.product) && size_of(of.product.out()) < 8 && n > 0 &&
          n <= cuda::most_few_elements && of.a.vectors.size() <= cuda::most_few_rows;
 }

@@ -5,7 +5,8 @@
 
 namespace bitfold::gpu {
 
-/// Whether a thread's registers hold a vector, and sums fit its words.
+/// Whether a thread's registers hold a vector, sums fit its words, and there are few rows; to f16,
+/// bf16 or f32. The plan needs no workspace.
 bool is_of_few(const contraction_problem& of);
 plan plan_few(const contraction_problem& of);
 

@@ -254,7 +254,8 @@ class planner {
         return any_tiles && !from_.two && !from_.in_packs && line && from_.reduced.dims[0].x == 1 &&
                from_.n <= cuda::most_by_warp;
       case strategy::warps: return any_tiles && tiles_ < 32;  // its counter has no more
-      case strategy::across: return any_tiles && leaves_of(from_).many > 0;
+      case strategy::across:  // whose leaves' states go through memory
+        return any_tiles && leaves_ > 1 && leaves_of(from_).many > 0;
       case strategy::patches: {
         const columns_of_output of = columns_of(from_);
         return any_tiles && of.inner >= index{order::leaf} && of.beside >= least_beside;

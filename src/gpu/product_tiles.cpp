@@ -199,7 +199,8 @@ class tile_planner {
            (static_cast<double>(size_of(x.v.type)) + (x.is_made ? 2.0 * digits_ : 0.0));
   }
 
-  // Few rows and columns of long vectors go without tiles: every block adds to their sums.
+  // Few rows and columns of long vectors go without tiles: every block adds to their sums. (Not
+  // when the planner is made, whose time() is that of tiles.)
   void take_few(std::size_t memory, const device_facts& on) {
     const index n = a_.v.of.n, columns = columns_of_few(of_.product, rows_, columns_, n);
     if (columns == 0 || memory < least_bytes() + sum_bytes()) return;

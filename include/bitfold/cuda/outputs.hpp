@@ -35,7 +35,7 @@ struct output_elements {
   bool unaligned;  ///< as in_packs, on one axis, at any address; if elements have two bytes, 16 of
                    ///< the output's own lie behind its full leaves
   bool two_alike;  ///< there is a second input, which lies as the first, and is read with it
-  bool alike;      ///< it lies as the first, whether it is or not
+  bool alike;      ///< it lies as the first, whether it is read together with it or not
   detail::axes kept, reduced;
   divisors by_kept, by_reduced;
   index outputs, n;             ///< elements of each, on axes; about so many otherwise
