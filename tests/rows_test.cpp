@@ -3,8 +3,6 @@
 #include <limits>
 #include <thread>
 
-#include <cstring>
-
 #include "catch.hpp"
 #include "cpu/conversions.hpp"
 #include "main.hpp"

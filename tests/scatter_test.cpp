@@ -249,17 +249,18 @@ TEST_CASE("scatter: long lines, many places, wide rows and columns") {
                            bool same) {
         check(make_case(type, how, std::move(extents), axis, places, same, next, true), {1, 3});
       };
-      run({30'000}, 0, 70'000, false);               // cut up by its keys
-      run({300'000}, 0, 20, false);                  // by several threads
-      run({600'000}, 0, 200'000, false);             // both
-      run({3, 3000}, 1, 2000, false);                // where it lies
-      run({40, 1500}, 1, 700, true);                 // the same keys again
-      run({700, 70}, 0, 600, false);                 // columns
-      run({900, 1100}, 0, 400, true);                // rows, wider than a block
-      run({3000, 40}, 0, 3, true);                   // of which many go to one place
-      run({64, 20, 33}, 1, 15, false);               // columns of planes
-      run({64, 30, 33}, 1, 15, true);                // rows of planes
-      for (const bool leaves_out : {false, true}) {  // long columns, as one line where they lie so
+      run({30'000}, 0, 70'000, false);    // cut up by its keys
+      run({300'000}, 0, 20, false);       // by several threads
+      run({600'000}, 0, 200'000, false);  // both
+      run({3, 3000}, 1, 2000, false);     // where it lies
+      run({40, 1500}, 1, 700, true);      // the same keys again
+      run({700, 70}, 0, 600, false);      // columns
+      run({900, 1100}, 0, 400, true);     // rows, wider than a block
+      run({3000, 40}, 0, 3, true);        // of which many go to one place
+      run({64, 20, 33}, 1, 15, false);    // columns of planes
+      run({64, 30, 33}, 1, 15, true);     // rows of planes
+      // Long columns, as one line where they lie so.
+      for (const bool leaves_out : {false, true}) {
         scattering of_columns = how;
         of_columns.leaves_out = leaves_out;
         for (int round = 0; round < 3; ++round)

@@ -387,6 +387,25 @@ class long_line {
   scratch<std::byte> values_;
 };
 
+// Columns of arrays that lie as they are read: what their elements go to is one line of places. (Of
+// very many columns some at a time take less memory, and as long.)
+std::optional<scatter_layout> as_one_line(const scatter_layout& l) {
+  constexpr std::uint64_t most_columns = 256;
+  if (l.kept.size() != 1 || l.lines > most_columns) return {};
+  const auto &across = l.kept[0], &down = l.along;
+  const auto lies = [&](std::int64_t scatter_layout::axis::* stride) {
+    return across.*stride == 1 && down.*stride == static_cast<std::int64_t>(across.extent);
+  };
+  using axis = scatter_layout::axis;
+  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+  if (!lies(&axis::x) || !lies(&axis::key) || !lies(&axis::place) ||
+      std::max(l.places, down.extent) >= most / across.extent)
+    return {};
+  return scatter_layout{
+      l.x, l.keys, l.base, l.out, l.places * across.extent, {down.extent * across.extent, 1, 1, 1},
+      {},  1};
+}
+
 }  // namespace
 
 std::unique_ptr<line_folder> folder_for(const scatter_task& t) {
@@ -423,29 +442,6 @@ void refuse_key(std::uint64_t places) {
   throw error(errc::usage, "keys: one is not from 0 to " +
                                std::to_string(static_cast<std::int64_t>(places) - 1));
 }
-
-namespace {
-
-// Columns of arrays that lie as they are read: what their elements go to is one line of places.
-std::optional<scatter_layout> as_one_line(const scatter_layout& l) {
-  constexpr std::uint64_t most_columns =
-      256;  // of more some at a time take less memory, and as long
-  if (l.kept.size() != 1 || l.lines > most_columns) return {};
-  const auto &across = l.kept[0], &down = l.along;
-  const auto lies = [&](std::int64_t scatter_layout::axis::* stride) {
-    return across.*stride == 1 && down.*stride == static_cast<std::int64_t>(across.extent);
-  };
-  using axis = scatter_layout::axis;
-  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-  if (!lies(&axis::x) || !lies(&axis::key) || !lies(&axis::place) ||
-      std::max(l.places, down.extent) >= most / across.extent)
-    return {};
-  return scatter_layout{
-      l.x, l.keys, l.base, l.out, l.places * across.extent, {down.extent * across.extent, 1, 1, 1},
-      {},  1};
-}
-
-}  // namespace
 
 void scatter_lines(const scatter_task& t, const scatter_layout& l, const options& opts) {
   const std::size_t n = l.along.extent, line_bytes = n * (t.size() + 8) + l.places * t.size();

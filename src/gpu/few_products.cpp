@@ -1,6 +1,5 @@
 #include "few_products.hpp"
 
-#include <algorithm>
 #include <bitfold/cuda/few_products.hpp>
 
 #include "output_plan.hpp"
@@ -33,11 +32,12 @@ cuda::few_vectors vectors_of(const contracted& from) {
   return v;
 }
 
-}  // namespace
-
+// Whether integers are short enough for sums of 64 bits, of many products.
 bool has_few_bits(const matrix_product& p) {
   return is_float(p.in()) && p.bits() <= cuda::few_bits && size_of(p.in()) < 8;
 }
+
+}  // namespace
 
 bool is_of_few(const contraction_problem& of) {
   const index n = of.a.elements.size();
@@ -71,7 +71,7 @@ plan plan_few(const contraction_problem& of) {
   return made;
 }
 
-order::index columns_of_few(const matrix_product& p, index rows, index columns, index n) {
+index columns_of_few(const matrix_product& p, index rows, index columns, index n) {
   if (!has_few_bits(p) || rows > cuda::most_few_rows || columns > most_columns_of_long ||
       n < least_elements_of_long)
     return 0;

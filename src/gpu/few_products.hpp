@@ -10,8 +10,6 @@ namespace bitfold::gpu {
 bool is_of_few(const contraction_problem& of);
 plan plan_few(const contraction_problem& of);
 
-/// Whether integers are short enough for sums of 64 bits, of many products.
-bool has_few_bits(const matrix_product& p);
 /// Long vectors of `rows` rows and `columns` columns: how many columns a block takes; 0 where tiles
 /// are as good.
 order::index columns_of_few(const matrix_product& p, order::index rows, order::index columns,
