@@ -1,6 +1,6 @@
-// Rows, columns and planes on the CPU, beside a load-only loop, in one run; shapes_numpy.py has
-// NumPy on the same ones. The name of a case says who, what, on how many threads, of which type and
-// shape, and which axes are reduced. It takes the best of the repetitions.
+// Rows, columns and planes on the CPU, beside a load-only loop, in one run. The name of a case says
+// who, what, on how many threads, of which type and shape, and which axes are reduced. It takes the
+// best of the repetitions.
 //
 //   bitfold_bench_cpu_shapes --benchmark_repetitions=5 --benchmark_out=result.jsonl
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-// How bench/shapes.cu and bench/cpu_shapes.cpp name what they reduce, as shapes.py does for Python.
+// How bench/shapes.cu and bench/cpu_shapes.cpp name what they reduce.
 #pragma once
 
 #include <cstddef>

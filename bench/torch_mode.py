@@ -9,11 +9,36 @@ from torch.nn import functional as F
 
 import bitfold.torch
 import result_lines
-from shapes_torch import header, seconds
 
 aten = torch.ops.aten
 ROWS = [(65536, 4096), (8192, 1024), (4096, 50257), (64, 4096), (1, 4096)]
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def header():
+    return result_lines.header("torch_mode", commit=sys.argv[2] if len(sys.argv) > 2 else "?", gpu=torch.cuda.get_device_name(),
+                               torch=torch.__version__)
+
+
+def seconds(call, copies):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(copies):
+                call()
+        times = []
+        for _ in range(23):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record(stream)
+            graph.replay()
+            end.record(stream)
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e-3 / copies)
+    return sum(times[3:]) / len(times[3:])
 
 
 def rows_cases(x):
@@ -103,7 +128,7 @@ def main():
     for who, norm in (("torch", lambda: torch.nn.utils.get_total_norm([p.grad for p in parameters])),
                       ("bitfold", lambda: bitfold.torch.grad_norm(parameters))):
         cases.append(result_lines.case(f"{who}:{call}", device_seconds(norm, size), size))
-    result_lines.write(sys.argv[1], header("torch_mode"), cases)
+    result_lines.write(sys.argv[1], header(), cases)
 
 
 if __name__ == "__main__":

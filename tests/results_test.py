@@ -73,12 +73,35 @@ def bounds():
     header, lines = results.read("bounds.jsonl")
     check(header["gpu"] == "A" and [(k["of"], k["kernel"], k["calls"], k["us"], k["mb"], k["memory"]) for k in lines]
           == [("sum/f32/5/contiguous", "fold", 2, 2000, 4, 20), ("max/f32/5/contiguous", "torch's copy", 1, 3000, 0.001, 1)], f"bounds: {lines}")  # fmt: skip
-    times = [{"case": f"{op}/f32/5/contiguous", "subject": op, "us": us, "torch_us": 1.0} for op, us in (("sum", 2.0), ("max", 3.0))]
+    times = [{"case": f"{op}/f32/5/contiguous", "subject": op, "us": us, "torch_us": 1.0} for op, us in (("sum", 2.0), ("max", 3.0), ("min", 1.1))]
     result_lines.write("times.jsonl", result_lines.header("everywhere", device="cuda", gpu="A", commit="c"), times)
     status, out, err = call("everywhere-table", "bounds.jsonl", "bounds", "9", "times.jsonl")
-    check(status == 0 and lines_of(out, "contiguous") == ["| `max/f32/5/contiguous` | 3.00 | `torch's copy` | 1.00 | 6 | latency, 5 % of warps |",
-                                                          "| `sum/f32/5/contiguous` | 2.00 | `fold` | 0.99 | 64 | instructions, 70 % |"], out + err)  # fmt: skip
+    check(status == 0 and lines_of(out, "contiguous") == ["| `torch's copy` | 1 | 3.00 | `max/f32/5/contiguous` | 1.00 | latency, 5 % of warps |",
+                                                          "| `fold` | 1 | 2.00 | `sum/f32/5/contiguous` | 0.99 | instructions, 70 % |"], out + err)  # fmt: skip
     refused("everywhere-table", "times.jsonl", "bounds", "9", "times.jsonl", says="no file of bench/everywhere/bounds.py")
+
+    # Kernels alone: those of slow cases, and what bounds them of another file.
+    alone = [{"case": f"{op} fold", "of": f"{op}/f32/5/contiguous", "kernel": "fold", "us": 1.0, "share": 0.8} for op in ("max", "sum", "min")]
+    result_lines.write("kernels.jsonl", result_lines.header("everywhere-bounds", device="cuda", gpu="A", commit="c", profiler="torch.profiler"), alone)
+    status, out, err = call("everywhere-table", "kernels.jsonl", "bounds", "9", "times.jsonl", "bounds.jsonl")
+    check(status == 0 and lines_of(out, "contiguous") == ["| `fold` | 2 | 3.00 | `max/f32/5/contiguous` | 0.80 | instructions, 70 % |"], out + err)
+    check("bound by" not in call("everywhere-table", "kernels.jsonl", "bounds", "9", "times.jsonl")[1], "what bounds kernels alone")
+
+
+def samples():
+    """perf's samples go to the case that ran, by function, the rare ones left out."""
+    sys.path.insert(0, os.path.join(source, "bench", "everywhere"))
+    import bounds
+
+    own = "bitfold::cpu::N_AVX2::(anonymous namespace)::engine<bitfold::method::additive<bitfold::tree>, float>::run(bitfold::inputs) const"
+    at = [(1.5, own, "a.so")] * 16 + [(2.0, "memmove+0x1f", "/lib/libc.so.6")] * 4 + [(2.5, "rare", "a.so"), (3.5, own, "a.so"), (5.0, "at::native::copy<float>(int)", "t.so")]
+    said = "".join(f" {time:.6f}:     7f00deadbeef {symbol} ({library})\n" for time, symbol, library in at)
+    lines = list(bounds.lines_of_samples("sum/f32 1.0 3.0\nmax/f32 4.0 6.0\n", said + "\n"))
+    check([(k["of"], k["kernel"], k["share"]) for k in lines] == [("sum/f32", "engine<additive>::run", 0.762), ("sum/f32", "memmove", 0.19),
+                                                                 ("max/f32", "torch's copy<float>", 1)], lines)  # fmt: skip
+    for symbol, name in (("void bitfold::run<int>(std::function<void (int)>)", "run<int>"), ("[unknown]", "[unknown]"),
+                         ("bitfold::each<bitfold::f(int)::{lambda(int)#1}>(int)::{lambda(int)#1}::operator()(int) const", "each<f>")):  # fmt: skip
+        check(bounds.short_function(symbol, "a.so") == name, bounds.short_function(symbol, "a.so"))
 
 
 def compares():
@@ -188,6 +211,7 @@ with tempfile.TemporaryDirectory() as folder:
     committed()
     os.chdir(folder)
     bounds()
+    samples()
     compares()
     extracts()
     if len(sys.argv) > 2:

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""What bounds cases of bench/everywhere on a GPU, as ncu (Nsight Compute) has it: each case's call once, caches and clocks as they are.
+"""What bounds cases of bench/everywhere, as profilers have it: each case's call, caches and clocks as they are.
 
-  python bench/everywhere/bounds.py OUT.jsonl --cases REGEX [--commit COMMIT]    a line for each kernel that takes a twentieth of its case
-  python bench/everywhere/bounds.py OUT.jsonl --read NAMES.txt RAW.csv ...       of what ncu said before
-  perf record python bench/everywhere/bounds.py --repeat 2 --cases '^CASE$'      on a CPU: calls for so many seconds, and writes nothing
+  python bench/everywhere/bounds.py OUT.jsonl [WHICH] [--commit COMMIT]                on a GPU, by ncu (Nsight Compute): of each kernel how
+                                                                                     long it takes, and how busy it keeps what there is
+  python bench/everywhere/bounds.py OUT.jsonl [WHICH] --kernels [--commit COMMIT]      how long each takes alone, by torch's profiler
+  python bench/everywhere/bounds.py OUT.jsonl [WHICH] --device cpu [--commit COMMIT]   of each function the share of samples, by perf
+  python bench/everywhere/bounds.py OUT.jsonl --read NAMES.txt RAW.csv ...             of what ncu said before
 
-ncu keeps all that it has found until it ends, and runs each kernel several times: some tens of cases take minutes."""
+A line is a kernel or a function that takes a twentieth of its case. ncu keeps all that it has found until it ends, and runs each
+kernel several times: some tens of cases take minutes. Functions have names in a package whose build did not strip them."""
 from __future__ import annotations
 
 import argparse
+import bisect
 import csv
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -40,12 +45,18 @@ SCALES = {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecon
 SCALES |= {"byte": 1e-6, "Kbyte": 1e-3, "Mbyte": 1, "Gbyte": 1e3}
 MARKER = "spin_kernel"  # torch's, which runs ahead of each case
 LEAST_SHARE = 0.05
+#: Above this many times the peer's a case is slow.
+SLOW = 1.1
 #: Above this share a unit is what bounds a kernel; below it the kernel waits.
 BOUND = 60
 
 
-def run_cases(pattern: str, names: str) -> None:
-    """Under ncu: each case once, after it has run, and its name into the file."""
+SAMPLES = 997  # a second, of perf
+SECONDS = 1.0  # of a case's calls, for perf
+
+
+def chosen(args: argparse.Namespace, device: str) -> Iterator[tuple[str, object]]:
+    """Each case that is asked for, and what makes its call, which has run."""
     import warnings
 
     import bitfold.torch  # noqa: F401
@@ -55,43 +66,128 @@ def run_cases(pattern: str, names: str) -> None:
     from prepared import prepare
 
     warnings.simplefilter("ignore")
-    profiler = torch.cuda.cudart()
-    with open(names, "w") as out:
-        for case in cases.cases(cases.SCALES["cuda"], False):
-            if not re.search(pattern, case.name) or not case.on_gpus:
-                continue
-            made = prepare(case, "cuda")
-            with made.ours.context():
-                made.ours(), made.ours()
-                torch.cuda.synchronize()
-                profiler.cudaProfilerStart()
-                torch.cuda._sleep(10)
-                made.ours()
-                torch.cuda.synchronize()
-                profiler.cudaProfilerStop()
-            print(case.name, file=out, flush=True)
-            del made
+    slow = None
+    if args.slow:
+        slow = {case for case, ratio in gate.ratios(results.read(args.slow)[1]).items() if ratio > SLOW}
+    for case in cases.cases(cases.SCALES[device], False):
+        if not re.search(args.cases, case.name) or (slow is not None and case.name not in slow) or (device == "cuda" and not case.on_gpus):
+            continue
+        made = prepare(case, device)
+        with made.ours.context():
+            made.ours(), made.ours()
+            yield case.name, made.ours
+        del made
+        if device == "cuda":
             torch.cuda.empty_cache()
 
 
-def repeat(pattern: str, seconds: float) -> None:
-    """On a CPU, for a profiler: each case's call again and again."""
-    import time
-    import warnings
+def run_cases(args: argparse.Namespace) -> None:
+    """Under ncu: each case once, and its name into the file."""
+    import torch
 
-    import bitfold.torch  # noqa: F401
+    profiler = torch.cuda.cudart()
+    with open(args.out, "w") as out:
+        for name, call in chosen(args, "cuda"):
+            torch.cuda.synchronize()
+            profiler.cudaProfilerStart()
+            torch.cuda._sleep(10)
+            call()
+            torch.cuda.synchronize()
+            profiler.cudaProfilerStop()
+            print(name, file=out, flush=True)
 
-    import cases
-    from prepared import prepare
 
-    warnings.simplefilter("ignore")
-    for case in cases.cases(cases.SCALES["cpu"], False):
-        if re.search(pattern, case.name):
-            made = prepare(case, "cpu")
-            with made.ours.context():
-                end = time.perf_counter() + seconds
-                while time.perf_counter() < end:
-                    made.ours()
+def repeat_cases(args: argparse.Namespace) -> None:
+    """Under perf: each case again and again, and its name and from when to when it ran into the file."""
+    with open(args.out, "w") as out:
+        for name, call in chosen(args, "cpu"):
+            begin = now = time.monotonic()
+            while now < begin + SECONDS:
+                call()
+                now = time.monotonic()
+            print(name, begin, now, file=out, flush=True)
+
+
+def by_torch(args: argparse.Namespace) -> Iterator[dict]:
+    """The kernels of each case, by torch's profiler."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    for name, call in chosen(args, "cuda"):
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as p:
+            call()
+            torch.cuda.synchronize()
+        kernels = [{"kernel": short_name(e.key), "calls": e.count, "us": e.device_time_total} for e in p.key_averages() if e.device_time_total > 0]
+        yield from shares(name, kernels)
+
+
+def shares(case: str, parts: list[dict]) -> Iterator[dict]:
+    """Lines of what takes a twentieth of a case, what has one name together, the longest first."""
+    whole = sum(k["us"] for k in parts)
+    alike: dict[str, dict] = {}
+    for k in parts:
+        one = alike.setdefault(k["kernel"], {"calls": 0, "us": 0.0})
+        one["calls"] += k["calls"]
+        one["us"] += k["us"]
+    for kernel, k in sorted(alike.items(), key=lambda item: -item[1]["us"]):
+        if k["us"] >= LEAST_SHARE * whole:
+            yield {"case": f"{case} {kernel}", "of": case, "kernel": kernel, **k, "us": rounded(k["us"]), "share": rounded(k["us"] / whole)}
+
+
+def by_perf(args: argparse.Namespace, folder: str) -> Iterator[dict]:
+    """The functions of each case, by perf."""
+    data, names = os.path.join(folder, "perf.data"), os.path.join(folder, "names")
+    record = ["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-F", str(SAMPLES), "-o", data, "--"]
+    subprocess.run([*record, sys.executable, __file__, names, *which(args), "--inside", "--device", "cpu"], check=True)
+    said = subprocess.run(["perf", "script", "-i", data, "-F", "time,ip,sym,dso"], check=True, capture_output=True, text=True).stdout
+    yield from lines_of_samples(Path(names).read_text(), said)
+
+
+def lines_of_samples(names: str, said: str) -> Iterator[dict]:
+    """`names`: a line with a case's name, its begin and its end. `said`: by perf script, a line of each sample."""
+    found: dict[str, dict[str, int]] = {}
+    spans = [(name, float(begin), float(end)) for name, begin, end in (line.rsplit(" ", 2) for line in names.splitlines())]
+    begins = [begin for _, begin, _ in spans]
+    for line in said.splitlines():
+        match = re.match(r"\s*([\d.]+):\s+[0-9a-f]+ (.*) \((.*)\)$", line)
+        k = bisect.bisect(begins, float(match[1])) - 1 if match else -1
+        if k >= 0 and float(match[1]) <= spans[k][2]:
+            of_case = found.setdefault(spans[k][0], {})
+            function = short_function(match[2], match[3])
+            of_case[function] = of_case.get(function, 0) + 1
+    for name, functions in found.items():
+        for line in shares(name, [{"kernel": f, "calls": 0, "us": n} for f, n in functions.items()]):
+            yield {field: line[field] for field in ("case", "of", "kernel", "share")}
+
+
+def split_outside(name: str, at: str) -> list[str]:
+    """Split where `at` stands outside of templates' arguments and of others."""
+    parts, depth, begin, i = [], 0, 0, 0
+    while i < len(name):
+        depth += (name[i] in "<(") - (name[i] in ">)")
+        if depth == 0 and name.startswith(at, i):
+            parts.append(name[begin:i])
+            begin = i = i + len(at)
+        else:
+            i += 1
+    return [*parts, name[begin:]]
+
+
+def short_function(symbol: str, library: str) -> str:
+    """bitfold::cpu::N_AVX2::engine<bitfold::method::additive<tree>, float>::run(int) as engine<additive>::run."""
+    name = re.sub(r"\(anonymous namespace\)::|\[clone.*|\+0x[0-9a-f]+$", "", symbol).strip()
+    own = "bitfold" in name or "bitfold" in library
+    parts = split_outside(split_outside(name.removesuffix(" const"), " ")[-1], "::")
+    member = [part for part in parts if not part.startswith(("{", "operator"))][-2:]
+
+    def plain(part: str) -> str:
+        head, _, arguments = re.sub(r"\(.*", "", part).partition("<")
+        first = re.split(r"[<,>]", re.sub(r"\w+::", "", arguments))[0]
+        return f"{head}<{first}>" if first else head
+
+    short = "::".join(plain(part) for part in member if "<" in part or part is member[-1])
+    return short if own or "::" not in name else f"torch's {short}"
 
 
 def short_name(kernel: str) -> str:
@@ -117,22 +213,20 @@ def kernels_of(rows: Iterable[dict], units: dict) -> Iterator[list[dict]]:
 
 
 def lines_of(names: str, raw: str) -> Iterator[dict]:
-    """Kernels of one name together: their times are added up, and their shares are means, weighed by time."""
+    """Of what ncu said. Kernels of one name together: their times are added up, and their shares are means, weighed by time."""
     with open(raw, newline="") as f:
         rows = list(csv.DictReader(line for line in f if line.startswith('"')))
     cases = Path(names).read_text().split("\n")
     for name, kernels in zip(cases, kernels_of(rows[1:], rows[0])):
-        whole = sum(k["us"] for k in kernels)
-        alike: dict[str, list[dict]] = {}
-        for k in kernels:
-            alike.setdefault(k["kernel"], []).append(k)
-        for kernel, some in sorted(alike.items(), key=lambda item: -sum(k["us"] for k in item[1])):
+        for line in shares(name, [{"calls": 1, **k} for k in kernels]):
+            some = [k for k in kernels if k["kernel"] == line["kernel"]]
             us = sum(k["us"] for k in some)
-            if us < LEAST_SHARE * whole:
-                continue
-            mean = {short: sum(k[short] * k["us"] for k in some) / us for short in METRICS.values() if short not in ("us", "mb")}
-            line = {"case": f"{name} {kernel}", "of": name, "kernel": kernel, "calls": len(some), "us": us, "share": us / whole, "mb": sum(k["mb"] for k in some), **mean}
-            yield {k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in line.items()}
+            mean = {short: rounded(sum(k[short] * k["us"] for k in some) / us) for short in METRICS.values() if short not in ("us", "mb")}
+            yield {**line, "mb": rounded(sum(k["mb"] for k in some)), **mean}
+
+
+def rounded(x: float) -> float:
+    return float(f"{x:.3g}")
 
 
 def bound_of(line: dict) -> str:
@@ -142,62 +236,91 @@ def bound_of(line: dict) -> str:
     return f"{names[unit]}, {line[unit]:.0f} %" if line[unit] >= BOUND else f"latency, {line['warps']:.0f} % of warps"
 
 
-def table(path: str, times: str, most: int) -> str:
-    """Of each case, the slowest beside the peer first, the kernel that takes longest. `times`: a file of bench/everywhere. ValueError or
-    OSError: a file is none of theirs."""
+def read(path: str) -> tuple[dict, dict[str, list[dict]]]:
+    """Of each case its lines. ValueError or OSError: the file is none of this bench's."""
     header, lines = results.read(path)
     if header.get("bench") != "everywhere-bounds":
         raise ValueError("is no file of bench/everywhere/bounds.py")
-    ratios = gate.ratios(results.read(times)[1])
-    longest: dict[str, dict] = {}
+    of: dict[str, list[dict]] = {}
     for line in lines:
-        longest.setdefault(line["of"], line)
-    rows = ["| case | times the peer's | kernel that takes longest | its share | registers of 32 bits | bound by |", "|--|--:|--|--:|--:|--|"]
-    for case in sorted((c for c in longest if c in ratios), key=lambda c: -ratios[c])[:most]:
-        k = longest[case]
-        rows.append(f"| `{case}` | {ratios[case]:.2f} | `{k['kernel']}` | {k['share']:.2f} | {k['registers']:.0f} | {bound_of(k)} |")
-    return "\n".join([f"{header['gpu']}, commit {header['commit']}, {header['date'][:10]}, by ncu\n", *rows])
+        of.setdefault(line["of"], []).append(line)
+    return header, of
 
 
-def write(out: str, commit: str, files: list[str]) -> None:
-    """`files`: names of cases, and what ncu said of them, in turn."""
+def table(path: str, times: str, most: int, units: str = "") -> str:
+    """What takes longest of slow cases: in how many of them, and of the slowest beside its peer what bounds it. `times`: a file of
+    bench/everywhere. `units`: one of ncu, where `path` has kernels alone."""
+    header, of = read(path)
+    ratios = gate.ratios(results.read(times)[1])
+    busy = {case: lines[0] for case, lines in (read(units)[1] if units else of).items() if "issue" in lines[0]}
+    longest: dict[str, list[str]] = {}
+    for case in sorted((c for c in of if ratios.get(c, 0) > SLOW), key=lambda c: -ratios[c]):
+        longest.setdefault(of[case][0]["kernel"], []).append(case)
+    what = "kernel" if header["device"] == "cuda" else "function"
+    rows = [f"| {what} that takes longest | slow cases | times the peer's | of | its share |{' bound by |' if busy else ''}", "|--|--:|--:|--|--:|" + "--|" * bool(busy)]
+    for kernel, cases in sorted(longest.items(), key=lambda item: (-len(item[1]), -ratios[item[1][0]]))[:most]:
+        bound = next((bound_of(busy[c]) for c in [*cases, *busy] if c in busy and busy[c]["kernel"] == kernel), "")
+        rows.append(f"| `{kernel}` | {len(cases)} | {ratios[cases[0]]:.2f} | `{cases[0]}` | {of[cases[0]][0]['share']:.2f} |" + f" {bound} |" * bool(busy))
+    return "\n".join([f"{header.get('gpu') or header['cpu']}, commit {header['commit']}, {header['date'][:10]}, by {header.get('profiler', 'ncu')}\n", *rows])
+
+
+def read_ncu(files: list[str]) -> tuple[str, list[dict]]:
+    """The GPU and the lines of `files`: names of cases, and what ncu said of them, in turn."""
     with open(files[1], newline="") as f:
         rows = list(csv.DictReader(line for line in f if line.startswith('"')))
     gpu = rows[1]["device__attribute_display_name"] if len(rows) > 1 else "?"
-    lines = [line for names, raw in zip(files[::2], files[1::2]) for line in lines_of(names, raw)]
-    result_lines.write(out, result_lines.header("everywhere-bounds", device="cuda", gpu=gpu, commit=commit), lines)
+    return gpu, [line for names, raw in zip(files[::2], files[1::2]) for line in lines_of(names, raw)]
+
+
+def by_ncu(args: argparse.Namespace, folder: str) -> tuple[str, list[dict]]:
+    names, raw = os.path.join(folder, "names"), os.path.join(folder, "raw.csv")
+    ncu = ["ncu", "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw"]
+    asked = ["--metrics", ",".join(METRICS), "--log-file", raw]
+    subprocess.run([*ncu, *asked, sys.executable, __file__, names, *which(args), "--inside"], check=True)
+    return read_ncu([names, raw])
+
+
+def which(args: argparse.Namespace) -> list[str]:
+    return ["--cases", args.cases, *(["--slow", args.slow] if args.slow else [])]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/everywhere/bounds.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("out", nargs="?", metavar="OUT.jsonl")
-    parser.add_argument("--cases", default="", metavar="REGEX", help="those whose names it is found in")
+    parser.add_argument("out", metavar="OUT.jsonl")
+    parser.add_argument("--cases", default="", metavar="REGEX", help="WHICH: those whose names it is found in")
+    parser.add_argument("--slow", metavar="RESULT.jsonl", help=f"WHICH: those that take more than {SLOW} times the peer's in a file of bench/everywhere")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--kernels", action="store_true", help="their times alone")
     parser.add_argument("--commit", default="?", help="for the header")
     parser.add_argument("--read", nargs="+", metavar="FILE", help="names of cases, and what ncu said of them, in turn")
-    parser.add_argument("--repeat", type=float, metavar="SECONDS", help="on a CPU, and write nothing")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.repeat:
-        repeat(args.cases, args.repeat)
-        return 0
-    if not args.out:
-        parser.error("OUT.jsonl or --repeat is needed")
     if args.inside:
-        run_cases(args.cases, args.out)
+        (repeat_cases if args.device == "cpu" else run_cases)(args)
         return 0
-    if args.read:
-        if len(args.read) % 2:
-            parser.error("--read: names and what ncu said, in turn")
-        write(args.out, args.commit, args.read)
-        return 0
+    if args.read and len(args.read) % 2:
+        parser.error("--read: names and what ncu said, in turn")
+    header = {"device": args.device, "commit": args.commit}
     with tempfile.TemporaryDirectory() as folder:
-        names, raw = os.path.join(folder, "names"), os.path.join(folder, "raw.csv")
-        ncu = ["ncu", "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw"]
-        asked = ["--metrics", ",".join(METRICS), "--log-file", raw]
-        status = subprocess.run([*ncu, *asked, sys.executable, __file__, names, "--cases", args.cases, "--inside"]).returncode
-        if status:
-            return status
-        write(args.out, args.commit, [names, raw])
+        try:
+            if args.device == "cpu":
+                header |= {"cpu": result_lines.cpu(), "profiler": "perf"}
+                lines = list(by_perf(args, folder))
+            elif args.kernels:
+                import torch
+
+                lines = list(by_torch(args))
+                header |= {"gpu": torch.cuda.get_device_name(), "profiler": "torch.profiler"}
+            else:
+                gpu, lines = read_ncu(args.read) if args.read else by_ncu(args, folder)
+                header |= {"gpu": gpu, "profiler": "ncu"}
+        except subprocess.CalledProcessError as e:
+            print(f"bounds.py: {e.cmd[0]} exits with {e.returncode}", file=sys.stderr)
+            return 1
+        except FileNotFoundError as e:
+            print(f"bounds.py: {e.filename}: no such file or program", file=sys.stderr)
+            return 1
+    result_lines.write(args.out, result_lines.header("everywhere-bounds", **header), lines)
     return 0
 
 

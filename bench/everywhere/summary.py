@@ -37,10 +37,13 @@ def best(lines: list[dict], most: int) -> list[str]:
 
 def subjects(lines: list[dict], most: int = 0) -> list[str]:
     """Of all of them, however many."""
+    ratios = gate.ratios(lines)
     groups: dict[str, dict[str, float]] = {}
     subject_of = {line["case"]: line["subject"] for line in lines}
-    for case, ratio in gate.ratios(lines).items():
+    for case, ratio in ratios.items():
         groups.setdefault(subject_of[case], {})[case] = ratio
+    if len(groups) > 1:
+        groups["all"] = ratios
     rows = ["| subject | cases | cases longer than 1.1 times | geometric mean, times | least, times | most, times | of |", "|--|--:|--:|--:|--:|--:|--|"]
     for subject, cases in groups.items():
         longest = max(cases, key=cases.get)
