@@ -1,6 +1,6 @@
 // Rows, columns and planes on the GPU, beside a load-only kernel and CUB's segmented sums, in one
-// run. The name of a case says who, what, of which type and shape, and which axes are reduced; times
-// as in gpu.cu.
+// run. The name of a case says who, what, of which type and shape, and which axes are reduced;
+// times as in gpu.cu.
 //
 //   bitfold_bench_shapes --benchmark_out=result.jsonl
 #include <benchmark/benchmark.h>

@@ -367,7 +367,8 @@ class planner {
     const index rows =
         std::max(shares(shares(of.inner, shares(l.enough, stripes)), leaf) * leaf, l.more * leaf);
     p_.threads = cuda::patch_threads;
-    p_.patch = {of.inner, of.beside, of.stride, rows, shares(of.inner, rows), of.word};
+    p_.columns = {of.inner, of.beside, of.stride};
+    p_.patch = {rows, shares(of.inner, rows), of.word};
     p_.shared = cuda::bytes_of_patch(of.word);
     p_.node = leaf;
     p_.nodes = leaves_;
@@ -378,9 +379,8 @@ class planner {
     const leaves_across of = leaves_of(from_);
     constexpr index leaf = order::leaf;
     p_.threads = 256;
-    p_.patch = {of.inner, of.beside, of.stride, 0, 0, 0};
-    p_.neighbours = of.many;
-    p_.of_leaf = of.of_leaf;
+    p_.columns = {of.inner, of.beside, of.stride};
+    p_.across = {of.many, of.of_leaf};
     p_.node = leaf;
     p_.nodes = leaves_;
     const index columns = from_.outputs * (from_.n / of.inner);
@@ -415,7 +415,7 @@ class planner {
     p_.tiles = static_cast<int>(
         shape_.tiles ? std::min(static_cast<index>(shape_.tiles), most_tiles) : index(l.tiles));
     p_.nodes = 1;
-    p_.at_once = static_cast<int>(warp);
+    p_.at_once = static_cast<int>(std::clamp<index>(shares(from_.outputs, l.enough), 1, warp));
     const auto node = [&] { return static_cast<index>(p_.tiles) * of_.tile; };
     while (from_.total / node() > most_nodes && static_cast<index>(p_.tiles) < most_tiles)
       p_.tiles *= 2;
@@ -427,8 +427,10 @@ class planner {
       return static_cast<int>(
           std::clamp<index>(shares(items, of_each), 1, static_cast<index>(most)));
     };
-    p_.blocks = blocks(from_.outputs, static_cast<index>(p_.threads), l.most_blocks);
-    p_.short_blocks = std::min(p_.blocks, l.most_short_blocks);
+    const auto threads = static_cast<index>(p_.threads);
+    p_.blocks =
+        blocks(from_.outputs, threads / warp * static_cast<index>(p_.at_once), l.most_blocks);
+    p_.short_blocks = blocks(from_.outputs, threads, l.most_short_blocks);
     p_.list_blocks = blocks(p_.list.room, 1, l.most_list_blocks);
     set_second_threads(256);
     p_.second_blocks = blocks(p_.list.room_for_several, 1, l.most_second_blocks);
@@ -448,7 +450,8 @@ class planner {
     p_.workspace = nodes > 1 ? from_.outputs * nodes * of_.state : 0;
     const bool by_leaves = p_.by == strategy::patches || p_.by == strategy::across;
     if (by_leaves && nodes > by_.states_of_one_pass) {
-      constexpr index each = 8 * warp;
+      // A warp takes as many one after the other as each of a block's does of the longer ones.
+      const index each = std::max<index>(warp, (index{1} << std::bit_width(nodes) / 2) / 4);
       constexpr int threads = 256;
       nodes = shares(nodes, each);
       if (nodes > most_nodes) refuse_length();

@@ -42,15 +42,19 @@ struct output_plan {
   int split;              ///< of these so many for the lanes of one leaf
   int pitch;              ///< of rows in shared memory, elements from one to the next
   struct {
-    index inner, beside;  ///< elements of a column; columns that are neighbours
+    index inner, beside;  ///< elements of each; of these so many are neighbours
     std::int64_t stride;  ///< between elements of a column; 0: it is not the same for all
-    index rows, chunks;   ///< of a column, that a block takes at once
-    std::size_t word;     ///< bytes that a thread reads
-  } patch;                ///< of patches; its first three of leaves across, too
-  int neighbours;         ///< of those, that a thread reads together
-  int of_leaf;            ///< columns that make a leaf
-  index node;             ///< elements of a node
-  index nodes;            ///< of an output; a single one is the result
+  } columns;              ///< of patches, and of leaves across
+  struct {
+    index rows, chunks;  ///< of a column, that a block takes at once
+    std::size_t word;    ///< bytes that a thread reads
+  } patch;
+  struct {
+    int neighbours;  ///< columns that a thread reads together
+    int of_leaf;     ///< columns that make a leaf
+  } across;
+  index node;   ///< elements of a node
+  index nodes;  ///< of an output; a single one is the result
   int threads, blocks;
   int second_threads,
       second_blocks;    ///< of the pass that folds the nodes, a block or a warp for each output

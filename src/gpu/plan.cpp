@@ -185,12 +185,12 @@ class planner {
     pass& first =
         add_pass(patches ? make_kernel(of.by, reading::anywhere, static_cast<int>(of.patch.word))
                          : make_kernel(of.by, from.two ? reading::alike : reading::anywhere,
-                                       of.neighbours, of.of_leaf),
+                                       of.across.neighbours, of.across.of_leaf),
                  of.blocks, of.threads, of.shared);
     first.line = of.line;
     first.bytes_read = from.outputs * from.n * size_of(from.type) * (from.two ? 2 : 1);
     add_outputs(first.with, p_, from);
-    first.with.add(of.patch.inner).add(of.patch.stride).add(of.patch.beside);
+    first.with.add(of.columns.inner).add(of.columns.stride).add(of.columns.beside);
     if (patches) first.with.add(of.patch.rows).add(of.patch.chunks);
     first.with.add_address(state());
     if (of.longer.each == 0) {

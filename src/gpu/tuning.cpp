@@ -262,7 +262,7 @@ constexpr tuning sm_90 = {
     .outputs = outputs_of_sm_90,
     .groups_beside = 16,
     .states_of_one_pass = 1 << 12,
-    .segments = {"segments", 64, 32, 1 << 16, 1 << 11, 1 << 12, 1 << 10},
+    .segments = {"segments", 64, 32, 1 << 12, 1 << 16, 1 << 11, 1 << 12, 1 << 10},
     .exact = {.alone = terms_alone_of_sm_90,
               .together = terms_together_of_sm_90,
               .enough_threads = 128,

@@ -46,6 +46,7 @@ struct outputs_line {
 struct segments_numbers {
   std::string_view name;
   int threads, tiles;  ///< of a block that takes nodes; of a node, at first
+  std::size_t enough;  ///< warps for those that warps take: more segments go to one
   int most_blocks, most_short_blocks, most_list_blocks, most_second_blocks;
 };
 

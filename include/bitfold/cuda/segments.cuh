@@ -7,16 +7,33 @@
 
 namespace bitfold::cuda {
 
-// Lists the nodes of a segment of n elements, by a warp. (There is room for those of any offsets
-// that are some.)
+// Lists the nodes of a segment of n elements for each thread of a warp; 0: it has none. (There is
+// room for those of any offsets that are some.) One counting for the warp: each waits for memory.
 __device__ inline void add_nodes(const node_list& list, index segment, index n) {
   const int t = threadIdx.x % warp;
-  const index nodes = (n - 1) / list.node + 1;
-  const auto next = [](index& count, index many) { return add_to(count, many); };
-  index first = t == 0 ? next(list.counts[0], nodes) : 0;
-  first = shuffle(first, 0);
-  for (index k = static_cast<index>(t); k < nodes; k += warp) list.nodes[first + k] = {segment, k};
-  if (t == 0 && nodes > 1) list.several[next(list.counts[1], 1)] = {segment, first};
+  const auto places = [&](index& count, index all) {
+    return shuffle(t == 0 ? add_to(count, all) : 0, 0);
+  };
+  const index nodes = (n + list.node - 1) / list.node;
+  index end = nodes;
+#pragma unroll
+  for (int d = 1; d < warp; d *= 2) {
+    const index before = shuffle_up(end, d);
+    if (t >= d) end += before;
+  }
+  const index first = places(list.counts[0], shuffle(end, warp - 1)) + end - nodes;
+  if (const unsigned several = ballot(nodes > 1)) {
+    const index place = places(list.counts[1], static_cast<index>(count_of_bits(several)));
+    const auto before = static_cast<index>(count_of_bits(several & ((1u << t) - 1)));
+    if (nodes > 1) list.several[place + before] = {segment, first};
+  }
+  for (unsigned which = ballot(nodes > 0); which; which &= which - 1) {
+    const int j = first_bit(which);
+    const index its_segment = shuffle(segment, j), its_first = shuffle(first, j),
+                its_nodes = shuffle(nodes, j);
+    for (index k = static_cast<index>(t); k < its_nodes; k += warp)
+      list.nodes[its_first + k] = {its_segment, k};
+  }
 }
 
 // Of segments: a thread takes the short ones of four at a time, and those without elements; the
@@ -58,9 +75,9 @@ __global__ void __launch_bounds__(256)
     }
 #pragma unroll 1
     for (int k = 0; k < each; ++k)
-      for (unsigned which = ballot(are_long >> k & 1); which; which &= which - 1) {
-        const index output = output_of(first_bit(which), k);
-        add_nodes(list, output, elements_of(data, output));
+      if (const bool is_long = are_long >> k & 1; ballot(is_long)) {
+        const index output = output_of(t, k);
+        add_nodes(list, output, is_long ? elements_of(data, output) : 0);
       }
   }
 }
