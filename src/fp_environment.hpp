@@ -68,4 +68,43 @@ class fp_environment {
   fp_environment& operator=(const fp_environment&) = delete;
 };
 
+/// The processor's flag that something was rounded (IEEE 754's inexact), which stays up until it is
+/// lowered. What it tells of has to be computed by functions that are called by their address, or
+/// opaque, between the two. Inside a guard.
+struct inexact_flag {
+#if defined(__x86_64__) || defined(_M_X64)
+  static bool is_up() { return (_mm_getcsr() & 0x20u) != 0; }
+  static void lower() {
+    if (is_up()) _mm_setcsr(_mm_getcsr() & ~0x20u);
+  }
+#elif defined(__aarch64__)
+  static bool is_up() { return (flags() & 0x10u) != 0; }
+  static void lower() {
+    if (is_up()) asm volatile("msr fpsr, %0" ::"r"(flags() & ~std::uint64_t{0x10}) : "memory");
+  }
+#else
+  static bool is_up() { return std::fetestexcept(FE_INEXACT) != 0; }
+  static void lower() { std::feclearexcept(FE_INEXACT); }
+#endif
+  /// Whether there is one: some that imitate a processor, as valgrind does, leave it down.
+  static bool works() {
+    static const bool rises = [] {
+      const volatile double one = 1, little = 0x1p-60;
+      lower();
+      const volatile double sum = one + little;
+      return is_up() && sum == one;
+    }();
+    return rises;
+  }
+
+ private:
+#if defined(__aarch64__)
+  static std::uint64_t flags() {
+    std::uint64_t of_now;
+    asm volatile("mrs %0, fpsr" : "=r"(of_now)::"memory");
+    return of_now;
+  }
+#endif
+};
+
 }  // namespace bitfold::detail

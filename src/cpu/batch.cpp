@@ -15,6 +15,7 @@
 #include "../fp_environment.hpp"
 #include "blocks.hpp"
 #include "columns.hpp"
+#include "exact_outputs.hpp"
 #include "work.hpp"
 
 namespace bitfold::cpu {
@@ -28,7 +29,8 @@ class worker {
   explicit worker(const work& w)
       : w_(w),
         size_(size_of(w.source.type)),
-        single_task_(w.tasks.size() == 1 && w.whole_reductions.empty() && w.sums.empty()) {}
+        single_task_(w.tasks.size() == 1 && w.whole_reductions.empty() && w.sums.empty()),
+        exact_rows_(w) {}
 
   // Outputs whose elements are contiguous.
   target run_in_place(std::uint64_t first, std::uint64_t end) {
@@ -49,6 +51,7 @@ class worker {
         });
       }
     }
+    exact_rows_.flush();
     return used;
   }
 
@@ -79,6 +82,7 @@ class worker {
         std::byte* const x = gathered_.data() + b * pitch;
         return inputs{x, w_.source.data.y ? x + second : nullptr};
       });
+      exact_rows_.flush();
     }
     return used;
   }
@@ -90,7 +94,10 @@ class worker {
   // on; it is called for all outputs before the next tile, so that they can be gathered together.
   template <class Get>
   target run_by_tiles(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
-    if (w_.in_doubles && n <= tile) return sum_each(first, outputs, n, get);
+    if (w_.in_doubles.of_rows && n <= tile) {
+      for (std::uint64_t b = 0; b < outputs; ++b) exact_rows_.add(first + b, {get(0, b).x, n});
+      return w_.used;
+    }
     target used = w_.used;
     const std::size_t tasks = w_.tasks.size();
     std::vector<tile_counter> counters(n > tile ? outputs * tasks : 0);
@@ -119,29 +126,6 @@ class worker {
     return used;
   }
 
-  // Exact sums of a tile at most: each in doubles where that is exact, as it is of most.
-  template <class Get>
-  target sum_each(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
-    const reduction& r = w_.reductions[0];
-    for (std::uint64_t b = 0; b < outputs; ++b) {
-      const inputs stored = get(0, b);
-      double sum;
-      if (skipped_ > 0) {
-        --skipped_;
-      } else if (w_.in_doubles(stored.x, n, sum)) {
-        w_.put(0, first + b, detail::rounded(sum, r.out()));
-        missed_ = 0;
-        continue;
-      } else {  // likely not the only one
-        skipped_ = missed_ = std::min(2 * missed_ + 1, 63);
-      }
-      detail::exact_sums any(w_.sums);
-      deposit(any, w_.used, stored, n);
-      w_.put(0, first + b, any.result(r, n));
-    }
-    return w_.used;
-  }
-
   void run_whole(std::uint64_t output, std::uint64_t n) {
     if (w_.whole_reductions.empty()) return;
     inputs data = as_inputs(w_.source.address(output));
@@ -158,8 +142,8 @@ class worker {
   const std::size_t size_;
   const bool single_task_;
   tile_folder folder_;
+  exact_rows exact_rows_;
   std::vector<std::byte> gathered_, whole_output_;
-  int missed_ = 0, skipped_ = 0;  // outputs that are not summed in doubles: the last time, and left
 };
 
 // One long output, by all threads.
@@ -258,12 +242,18 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
     }
   }
   if (reductions.empty() || source.outputs == 0) return;
-  if (const reduction& r = reductions[0];
-      reductions.size() == 1 && detail::is_exact(r) && r.op() == op_id::sum && is_float(r.out()))
+  if (const reduction& r = reductions[0]; reductions.size() == 1 && detail::is_exact(r) &&
+                                          r.op() == op_id::sum && is_float(r.out()) &&
+                                          detail::inexact_flag::works())
     w.in_doubles = find_exact_kernels(best, {exact::term::element, r.in()}).in_doubles;
 
   const std::size_t element = size_of(source.type) * (source.data.y ? 2 : 1);
   const int threads = threads_for(opts, source.elements * element);
+  if (axes && w.in_doubles.of_rows && axes->n > 0 && axes->n <= tile_elements) {
+    report(best);
+    if (axes->contiguous()) return run_exact_rows(w, *axes, threads);
+    if (are_exact_columns(*axes)) return run_exact_columns(w, *axes, threads);
+  }
   if (axes && w.only_tasks()) {
     report(best);
     if (const auto p = plan_columns(w.tasks, *axes, threads))

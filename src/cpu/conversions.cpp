@@ -4,6 +4,7 @@
 
 #include <bitfold/arith.hpp>
 #include <bitfold/exact.hpp>
+#include <bitfold/product_sum.hpp>
 
 #include "loops.hpp"
 
@@ -50,6 +51,29 @@ struct read_elements {
   }
 };
 
+template <class T>
+struct round_doubles {
+  [[gnu::always_inline]] static void run(const double* high, const double* low, std::size_t n,
+                                         void* to) {
+    const auto put = [&](auto rounded) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const T x = rounded(i);
+        std::memcpy(static_cast<T*>(to) + i, &x, sizeof x);
+      }
+    };
+    if (low)
+      put([&](std::size_t i) { return arith::round_sum_to<T>(high[i], low[i]); });
+    else if constexpr (sizeof(T) == 2)  // by way of a float, of which compilers make vectors
+      put([&](std::size_t i) {
+        const double x = high[i];
+        const float odd = product::odd_float(x);
+        return arith::round_to<T>(x - x == 0 ? odd : static_cast<float>(x));
+      });
+    else
+      put([&](std::size_t i) { return arith::round_to<T>(high[i]); });
+  }
+};
+
 #if defined(__x86_64__) || defined(_M_X64)
 // By F16C, which each processor with AVX2 has: of floats that are no NaNs it rounds to nearest
 // even, whatever the processor's mode. It takes a fifth of the time of what compilers make of
@@ -91,6 +115,14 @@ element_reader reader_of(dtype type, target used) {
     case dtype::bf16: return loop_for<read_elements<bfloat16>>(used);
     case dtype::f64: return loop_for<read_elements<double>>(used);
     default: return loop_for<read_elements<float>>(used);
+  }
+}
+double_rounding rounding_of_doubles(dtype to, target used) {
+  switch (to) {
+    case dtype::f16: return loop_for<round_doubles<float16>>(used);
+    case dtype::bf16: return loop_for<round_doubles<bfloat16>>(used);
+    case dtype::f64: return loop_for<round_doubles<double>>(used);
+    default: return loop_for<round_doubles<float>>(used);
   }
 }
 template conversions<float16> conversions_for(target);

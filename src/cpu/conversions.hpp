@@ -24,4 +24,9 @@ using element_reader = bool (*)(const std::byte* from, std::int64_t apart, std::
                                 double* to);
 element_reader reader_of(dtype type, target used);
 
+/// Rounds n doubles, or exact sums of two where `low` is not null, to a float type, as
+/// arith::round_to and round_sum_to do; `to` may be aligned to nothing.
+using double_rounding = void (*)(const double* high, const double* low, std::size_t n, void* to);
+double_rounding rounding_of_doubles(dtype to, target used);
+
 }  // namespace bitfold::cpu

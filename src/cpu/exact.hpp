@@ -137,13 +137,32 @@ struct exact_terms {
 /// of parts, may be merged in any order.
 using depositor = target (*)(inputs data, std::size_t n, void* state);
 
-/// The sum of n >= 1 elements in doubles. Says whether it is exact: no addition was rounded, and it
-/// is not 0, which has a sign.
-using sum_in_doubles = bool (*)(const void* data, std::size_t n, double& sum);
+/// n >= 1 elements one behind the other.
+struct element_row {
+  const void* x;
+  std::size_t n;
+};
+
+/// Sums of floats in doubles, by plain additions: one of elements of up to 32 bits, and of f64 two,
+/// of their upper bits and of their lower ones. Where no addition is rounded, which the processor
+/// says (inexact_flag), and the sums are finite, they are exact, and a zero has its sign: the first
+/// one is -0 where all elements are -0.
+struct double_sums {
+  std::size_t parts = 0;  ///< sums of an output; of `count` outputs the first ones, then the second
+  /// Of some rows.
+  void (*of_rows)(const element_row* rows, std::size_t count, double* sums) = nullptr;
+  /// Of so many neighbours, at least column_width: adds the elements of `n` rows, those of row i
+  /// from x + rows[i] on, to the sums `from`, and writes them to `to`.
+  using adder = void (*)(const void* x, const std::ptrdiff_t* rows, std::size_t n,
+                         std::size_t neighbours, const double* from, double* to);
+  adder add = nullptr;
+  /// The same, but of what would be rounded the first sum becomes a NaN, and so stays one.
+  adder add_or_lose = nullptr;
+};
 
 struct exact_kernels {
   depositor add = nullptr;
-  sum_in_doubles in_doubles = nullptr;  ///< of elements of up to 32 bits, where there are vectors
+  double_sums in_doubles{};  ///< of floats, where there are vectors
 };
 
 /// Those of a target; null if this build does not hold them or this machine does not run them.

@@ -172,8 +172,8 @@ exact_kernels find_exact_kernels(const exact_terms& t) {
   return visit(t.type, [&]<class T>(std::type_identity<T>) {
     return visit(t.what, [](auto what) -> exact_kernels {
       exact_kernels found{add_terms<what, T, Floats>};
-      if constexpr (what == exact::term::element && !std::is_integral_v<T> && sizeof(T) <= 4)
-        if constexpr (requires { &Floats<what, T>::in_doubles; })
+      if constexpr (what == exact::term::element && !std::is_integral_v<T>)
+        if constexpr (requires { Floats<what, T>::in_doubles; })
           found.in_doubles = Floats<what, T>::in_doubles;
       return found;
     });

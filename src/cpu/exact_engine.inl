@@ -90,6 +90,106 @@ struct exact_source {
   }
 };
 
+/// Sums in doubles by plain additions (double_sums).
+template <class T>
+class plain_sums {
+  using V = simd::vec<double>;
+  static constexpr std::size_t width = static_cast<std::size_t>(simd::width<double>);
+  static constexpr std::size_t beside = 4;  // vectors that add by themselves
+  static constexpr std::size_t parts = sizeof(T) == 8 ? 2 : 1;
+  struct state {
+    V part[parts];
+  };
+
+ public:
+  static constexpr double_sums all() { return {parts, of_rows, add<false>, add<true>}; }
+
+ private:
+  static void of_rows(const element_row* rows, std::size_t count, double* sums) {
+    namespace hn = simd::hn;
+    for (std::size_t k = 0; k < count; ++k) {
+      const state s = of_row(static_cast<const T*>(rows[k].x), rows[k].n);
+      for (std::size_t p = 0; p < parts; ++p)
+        sums[p * count + k] = hn::GetLane(hn::SumOfLanes(simd::tag<double>(), s.part[p]));
+    }
+  }
+
+  template <bool OrLose>
+  static void add(const void* data, const std::ptrdiff_t* rows, std::size_t n,
+                  std::size_t neighbours, const double* from, double* to) {
+    namespace hn = simd::hn;
+    const T* x = static_cast<const T*>(data);
+    const auto run = [&]<std::size_t Vectors>(std::integral_constant<std::size_t, Vectors>,
+                                              std::size_t at) BITFOLD_LAMBDA {
+      const simd::tag<double> d;
+      state s[Vectors];
+      BITFOLD_UNROLL
+      for (std::size_t i = 0; i < Vectors * parts; ++i)
+        s[i / parts].part[i % parts] =
+            hn::LoadU(d, from + i % parts * neighbours + at + i / parts * width);
+      for (std::size_t i = 0; i < n; ++i) BITFOLD_UNROLL
+      for (std::size_t k = 0; k < Vectors; ++k)
+        add_to<OrLose>(s[k], simd::load<double>(x + rows[i] + at + k * width));
+      BITFOLD_UNROLL
+      for (std::size_t i = 0; i < Vectors * parts; ++i)
+        hn::StoreU(s[i / parts].part[i % parts], d,
+                   to + i % parts * neighbours + at + i / parts * width);
+    };
+    std::size_t c = 0;
+    for (; c + beside * width <= neighbours; c += beside * width)
+      run(std::integral_constant<std::size_t, beside>(), c);
+    for (; c < neighbours; c += width)  // the last vector may share sums with the one before
+      run(std::integral_constant<std::size_t, 1>(), std::min(c, neighbours - width));
+  }
+
+  BITFOLD_INLINE static state of_row(const T* x, std::size_t n) {
+    namespace hn = simd::hn;
+    const V none = arith::neutral(V{});
+    state s[beside];
+    BITFOLD_UNROLL
+    for (std::size_t i = 0; i < beside * parts; ++i) s[i / parts].part[i % parts] = none;
+    std::size_t i = 0;
+    for (; i + beside * width <= n; i += beside * width) BITFOLD_UNROLL
+    for (std::size_t k = 0; k < beside; ++k) add_to(s[k], simd::load<double>(x + i + k * width));
+    for (; i + width <= n; i += width) add_to(s[0], simd::load<double>(x + i));
+    if (i < n)
+      add_to(s[1], n < width ? simd::load_first<double>(x, static_cast<int>(n))
+                             : simd::first_n_of(static_cast<int>(i + width - n), none,
+                                                simd::load<double>(x + n - width)));
+    BITFOLD_UNROLL
+    for (std::size_t p = 0; p < parts; ++p)
+      s[0].part[p] =
+          hn::Add(hn::Add(s[0].part[p], s[1].part[p]), hn::Add(s[2].part[p], s[3].part[p]));
+    return s[0];
+  }
+
+  template <bool OrLose = false>
+  BITFOLD_INLINE static void add_to(state& s, V x) {
+    namespace hn = simd::hn;
+    const simd::tag<double> d;
+    state of_x{x};
+    if constexpr (parts == 2) {
+      const simd::tag<std::uint64_t> bits;
+      of_x.part[0] =
+          hn::BitCast(d, hn::And(hn::BitCast(bits, x), hn::Set(bits, ~std::uint64_t{0} << 26)));
+      of_x.part[1] = hn::Sub(x, of_x.part[0]);
+    }
+    auto exact = hn::Eq(x, x);
+    BITFOLD_UNROLL
+    for (std::size_t p = 0; p < parts; ++p) {
+      if constexpr (OrLose) {
+        const auto both = arith::two_sum(s.part[p], of_x.part[p]);
+        s.part[p] = both.sum;
+        exact = hn::And(exact, hn::Eq(both.error, hn::Zero(d)));
+      } else {
+        s.part[p] = hn::Add(s.part[p], of_x.part[p]);
+      }
+    }
+    if constexpr (OrLose) BITFOLD_UNROLL
+    for (V& part : s.part) part = hn::IfThenElse(exact, part, hn::NaN(d));
+  }
+};
+
 template <exact::term What, class T>
 class exact_adder {
   using V = simd::vec<double>;
@@ -127,36 +227,7 @@ class exact_adder {
     a.flush();
   }
 
-  static bool in_doubles(const void* data, std::size_t n, double& sum) {
-    namespace hn = simd::hn;
-    const simd::tag<double> d;
-    V s[beside], lost = hn::Zero(d), bad = hn::Zero(d);
-    BITFOLD_UNROLL
-    for (V& one : s) one = hn::Zero(d);
-    const auto add = [&](V& to, V v) BITFOLD_LAMBDA {
-      const auto both = arith::two_sum(to, v);
-      to = both.sum;
-      lost = hn::Or(lost, both.error);
-    };
-    for_each_vector(static_cast<const T*>(data), nullptr, n, bad,
-                    [&](V(&v)[parts], int k) BITFOLD_LAMBDA { add(s[k], v[0]); });
-    add(s[0], s[1]);
-    add(s[2], s[3]);
-    add(s[0], s[2]);
-    alignas(64) double each[width], errors[width];
-    hn::Store(s[0], d, each);
-    hn::Store(lost, d, errors);
-    const auto bits = [](double e) { return bitfold::arith::bit_cast<std::uint64_t>(e); };
-    double total = each[0];
-    std::uint64_t any = bits(errors[0]);
-    for (std::size_t k = 1; k < width; ++k) {
-      const auto both = bitfold::arith::two_sum(total, each[k]);
-      total = both.sum;
-      any |= bits(errors[k]) | bits(both.error);
-    }
-    sum = total;
-    return any << 1 == 0 && total != 0;  // but for signs of zeros
-  }
+  static constexpr double_sums in_doubles = plain_sums<T>::all();
 
  private:
   explicit exact_adder(total& s) : s_(s) {

@@ -23,7 +23,7 @@ struct work {
       whole_reductions;         ///< reductions that have none, and want all elements at once
   detail::exact_sums sums;      ///< of exact ones, empty
   bool wants_partials = false;  ///< partials are wanted, not results
-  sum_in_doubles in_doubles = nullptr;  ///< where an exact sum of floats is all that is wanted
+  double_sums in_doubles{};     ///< where an exact sum of floats is all that is wanted
 
   /// Whether all have kernels.
   bool only_tasks() const { return tasks.size() == reductions.size(); }
