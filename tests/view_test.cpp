@@ -197,6 +197,32 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
 
 // Whole arrays are read in blocks, of rows of memory that are up to 512 bytes wide and half a
 // megabyte in all; or as columns side by side, where rows are whole leaves.
+TEST_CASE(
+    "views: operations that fold alike are folded once, each with the bits that it has alone") {
+  const std::vector<reduction> all = {
+      make_reduction(op_id::std, {}, dtype::f32, dtype::f32, dtype::f64),
+      make_reduction(op_id::mean, method_id::kahan, dtype::f32),
+      make_reduction(op_id::var, {}, dtype::f32),
+      make_reduction(op_id::var, {}, dtype::f32, {}, {}, 1),
+      make_reduction(op_id::sum, method_id::kahan, dtype::f32),
+      make_reduction(op_id::count_distinct, {}, dtype::f32),
+      make_reduction(op_id::sum, method_id::exact, dtype::f32)};
+  const auto data = test::make_data(dtype::f32, test::kind::near_one, 3 * 40 * 700, 5);
+  const view x = row_major(dtype::f32, data.data(), {3, 40, 700});
+  for (const std::size_t count : {std::size_t{5}, all.size()})  // with kernels; and others
+    for (const std::vector<int>& axes : {std::vector{0}, {0, 2}, {1}, {2}, {0, 1, 2}}) {
+      std::vector<std::vector<std::byte>> got(count), want(count);
+      std::vector<void*> to;
+      for (std::size_t k = 0; k < count; ++k) {
+        got[k].resize(8 * 40 * 700), want[k].resize(8 * 40 * 700);
+        to.push_back(got[k].data());
+        cpu::reduce(all[k], x, axes, want[k].data(), {.target = forced_target});
+      }
+      cpu::reduce(std::span(all).first(count), x, nullptr, axes, to, {.target = forced_target});
+      CHECK(got == want);
+    }
+}
+
 TEST_CASE("views: outputs whose own elements lie in another order, by any number of threads") {
   const auto check = [](const test::view_case& c) {
     std::vector<reduction> all = test::reductions_for(c.type, c.two, false);

@@ -234,12 +234,10 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
   for (std::size_t k = 0; k < reductions.size(); ++k) {
     if (detail::is_exact(reductions[k])) continue;
     const task t{find_kernels(best, reductions[k]), functions_for(reductions[k])};
-    if (t.kernels.fold) {
-      w.tasks.push_back(t);
-      w.task_reductions.push_back(k);
-    } else {
+    if (t.kernels.fold)
+      w.add_task(k, t);
+    else
       w.whole_reductions.push_back(k);
-    }
   }
   if (reductions.empty() || source.outputs == 0) return;
   if (const reduction& r = reductions[0]; reductions.size() == 1 && detail::is_exact(r) &&

@@ -1,6 +1,7 @@
 // The reductions of many outputs, and the ways to run them.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -17,8 +18,12 @@ struct work {
   std::span<const reduction> reductions;
   std::span<void* const> out;
   target used;
-  std::vector<task> tasks;                   ///< by kernels,
-  std::vector<std::size_t> task_reductions;  ///< of which reductions;
+  std::vector<task> tasks;  ///< by kernels, one for all reductions that fold alike
+  struct task_result {
+    std::size_t task, reduction;
+    state_functions states;
+  };
+  std::vector<task_result> task_results;
   std::vector<std::size_t>
       whole_reductions;         ///< reductions that have none, and want all elements at once
   detail::exact_sums sums;      ///< of exact ones, empty
@@ -26,7 +31,15 @@ struct work {
   double_sums in_doubles{};     ///< where an exact sum of floats is all that is wanted
 
   /// Whether all have kernels.
-  bool only_tasks() const { return tasks.size() == reductions.size(); }
+  bool only_tasks() const { return task_results.size() == reductions.size(); }
+  /// Reduction k by kernels.
+  void add_task(std::size_t k, const task& t) {
+    const auto alike = std::find_if(tasks.begin(), tasks.end(), [&](const task& other) {
+      return other.kernels.fold == t.kernels.fold && other.kernels.convert == t.kernels.convert;
+    });
+    task_results.push_back({static_cast<std::size_t>(alike - tasks.begin()), k, t.states});
+    if (alike == tasks.end()) tasks.push_back(t);
+  }
   void* result_address(std::size_t k, std::uint64_t output) const {
     return static_cast<std::byte*>(out[k]) + output * size_of(reductions[k].out());
   }
@@ -36,11 +49,15 @@ struct work {
   /// Of `count` outputs from `first` on, of n elements each.
   void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states,
                   std::uint64_t n) const {
-    const std::size_t k = task_reductions[t], size = tasks[t].states.size;
-    if (wants_partials)
-      std::memcpy(static_cast<std::byte*>(out[k]) + first * size, states, count * size);
-    else
-      tasks[t].states.finish(reductions[k], states, count, n, result_address(k, first));
+    for (const task_result& r : task_results) {
+      if (r.task != t) continue;
+      if (wants_partials)
+        std::memcpy(static_cast<std::byte*>(out[r.reduction]) + first * r.states.size, states,
+                    count * r.states.size);
+      else
+        r.states.finish(reductions[r.reduction], states, count, n,
+                        result_address(r.reduction, first));
+    }
   }
 };
 
