@@ -35,6 +35,8 @@ constexpr channel_shape shapes[] = {
     {3, 2, 1500, 1, true},  // instances
     {300, 4, 1, 2, true},   // groups of channels that lie last
     {1, 1, 1},
+    {530, 150, 1},  // several leaves of more channels than are summed at a time
+    {5, 2, 1100},   // lines over the ends of the tiles that are summed
 };
 
 }  // namespace

@@ -271,8 +271,11 @@ struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    const auto [g, z] = operand(e, s);
-    return arith::mul(arith::sub(g, arith::mul(z, s.d)), s.b);
+    return value(operand(e, s), s);
+  }
+  template <class A>
+  BITFOLD_HD static A value(const fold::pair_of<A>& made, const statistics<A>& s) {
+    return arith::mul(arith::sub(made.x, arith::mul(made.y, s.d)), s.b);
   }
 };
 
@@ -292,8 +295,11 @@ struct layer_norm_backward
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    const auto [g, z] = operand(e, s);
-    return arith::mul(arith::sub(arith::sub(g, s.c), arith::mul(z, s.d)), s.b);
+    return value(operand(e, s), s);
+  }
+  template <class A>
+  BITFOLD_HD static A value(const fold::pair_of<A>& made, const statistics<A>& s) {
+    return arith::mul(arith::sub(arith::sub(made.x, s.c), arith::mul(made.y, s.d)), s.b);
   }
 };
 

@@ -1,8 +1,9 @@
 // Functions of channels on the CPU: lines of one channel each, or rows of channels side by side.
+#include <cstring>
 #include <iterator>
 
 #include "../channel_functions.hpp"
-#include "float_loops.hpp"
+#include "column_sums.hpp"
 
 namespace bitfold::cpu {
 namespace {
@@ -99,12 +100,12 @@ template <class T, class Of>
 struct gradient_run {
   using A = row::accumulator<T>;
   [[gnu::always_inline]] static void run(const conversions<T>& by, const T* x, const T* y, Of of,
-                                         std::size_t n, A* __restrict g, A* __restrict weighted,
-                                         A* __restrict z) {
-    by.widen(x, n, g);
-    by.widen(y, n, z);
+                                         std::size_t n, A* g, A* weighted, A* z) {
+    const A *const wide_x = widened(by, x, n, g), *const wide_y = widened(by, y, n, z);
+    BITFOLD_EACH_IN_PLACE
     for (std::size_t i = 0; i < n; ++i) {
-      const channel::gradient<A> e = channel::gradient_of<A>({g[i], z[i]}, of[i]);
+      const channel::gradient<A> e = channel::gradient_of<A>({wide_x[i], wide_y[i]}, of[i]);
+      g[i] = e.g;
       weighted[i] = e.x;
       z[i] = e.y;
     }
@@ -144,133 +145,114 @@ output_lines lines_of(const channels& of, const channel::sums_pass& p, std::size
   return {0, of.outer, first, first + of.sharing};
 }
 
-// Outputs one by one: their lines are put one behind the other.
+// Outputs one by one: of their lines, put one behind the other, a tile at a time is summed.
 template <class T>
 void sum_lines(const channels& of, const channel::sums_pass& p, const options& opts) {
   using A = row::accumulator<T>;
   using F = channel::gradient_sums;
+  constexpr std::size_t tile = 8 * order::leaf;
   const target used = resolve_target(opts);
   const auto by = conversions_for<T>(used);
   const auto run = loop_for<gradient_run<T, of_one_channel<A>>>(used);
   const std::size_t outputs = p.of_channels ? of.count : of.statistics(), n = of.size() / outputs;
-  const options one_thread{.threads = 1, .target = opts.target};
-  const auto fold_one = [&](op_id op, const A* x, const A* y, method::tree::state<A>* to) {
-    fold_rows(make_reduction(op, method_id::tree, dtype_of<A>), {x, y}, 1, n,
-              reinterpret_cast<std::byte*>(to), one_thread);
+  const auto task_of = [&](op_id op) {
+    const reduction r = make_reduction(op, method_id::tree, dtype_of<A>);
+    return task{find_kernels(used, r), functions_for(r)};
   };
-  const auto folded = [&](bool wanted, const A* g, const A* z) {
-    sums_state<A> s{};
-    if (!wanted) return s;
-    fold_one(op_id::dot, g, z, &s.a);
-    fold_one(op_id::sum, g, nullptr, &s.b);
-    return s;
-  };
+  const task dot = task_of(op_id::dot), sum = task_of(op_id::sum);
+  const bool weighted = p.weighted && of.w, plain = p.plain || !weighted;
   for_each_range(outputs, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
-    const auto room = uninitialized<A>(3 * n);
-    A *const g = room.get(), *const weighted = g + n, *const z = weighted + n;
+    const auto room = uninitialized<A>(3 * tile);
+    A *const g = room.get(), *const g_w = g + tile, *const z = g_w + tile;
     for (std::size_t output = begin; output < end; ++output) {
       const output_lines l = lines_of(of, p, output);
-      std::size_t to = 0;
+      tile_counter sums[4];  // of g w z, g w, g z and g
+      std::size_t filled = 0;
+      const auto fold = [&](tile_counter& to, const task& t, const A* x, const A* y) {
+        partial s;
+        target by_target;
+        fold_whole(t, {x, y}, filled, 0, s, by_target);
+        to.push(t, s);
+      };
+      const auto fold_tile = [&] {
+        if (weighted) fold(sums[0], dot, g_w, z), fold(sums[1], sum, g_w, nullptr);
+        if (plain) fold(sums[2], dot, g, z), fold(sums[3], sum, g, nullptr);
+        filled = 0;
+      };
       for (std::size_t outer = l.outer; outer < l.outer_end; ++outer)
-        for (std::size_t c = l.channel; c < l.channel_end; ++c, to += of.inner) {
+        for (std::size_t c = l.channel; c < l.channel_end; ++c) {
+          const of_one_channel<A> known{parameters_of<F, A>(of, outer, c)};
           const std::size_t from = (outer * of.count + c) * of.inner;
-          run(by, static_cast<const T*>(of.x) + from, static_cast<const T*>(of.y) + from,
-              {parameters_of<F, A>(of, outer, c)}, of.inner, g + to, weighted + to, z + to);
+          for (std::size_t i = 0, taken; i < of.inner; i += taken) {
+            taken = std::min(of.inner - i, tile - filled);
+            run(by, static_cast<const T*>(of.x) + from + i, static_cast<const T*>(of.y) + from + i,
+                known, taken, g + filled, g_w + filled, z + filled);
+            if ((filled += taken) == tile) fold_tile();
+          }
         }
-      write_sums<A>(p, folded(p.weighted, weighted, z), folded(p.plain, g, z), n, output);
+      if (filled > 0) fold_tile();
+      const auto state_of = [&](std::size_t first) {
+        sums_state<A> s;
+        std::memcpy(&s.a, sums[first].total(dot).bytes, sizeof s.a);
+        std::memcpy(&s.b, sums[first + 1].total(sum).bytes, sizeof s.b);
+        return s;
+      };
+      const sums_state<A> of_g = plain ? state_of(2) : sums_state<A>{};
+      write_sums<A>(p, weighted ? state_of(0) : of_g, of_g, n, output);
     }
   });
 }
 
-// Channels side by side, of lines of one element: blocks of a leaf's rows and some channels, whose
-// sums are nodes of the canonical tree.
+// Adds a run's terms of `sums`: of the products and of g, each by itself.
+template <class A, bool Weighted>
+struct add_terms {
+  [[gnu::always_inline]] static void run(const A* g, const A* y, of_channels_beside<A> of,
+                                         std::size_t n, A* __restrict products,
+                                         A* __restrict alone) {
+    using product = channel::product_with_z<Weighted>;
+    using itself = channel::by_itself<Weighted>;
+    for (std::size_t i = 0; i < n; ++i) {
+      const channel::gradient<A> e = channel::gradient_of<A>({g[i], y[i]}, of[i]);
+      products[i] = arith::add(products[i], product::template apply<method::tree>(e));
+      alone[i] = arith::add(alone[i], itself::template apply<method::tree>(e));
+    }
+  }
+};
+
+// Channels side by side, of lines of one element.
 template <class T>
-class beside {
- public:
+void sum_beside(const channels& of, const channel::sums_pass& p, const options& opts) {
   using A = row::accumulator<T>;
   using F = channel::gradient_sums;
-
-  beside(const channels& of, const channel::sums_pass& p, const options& opts)
-      : of_(of),
-        p_(p),
-        opts_(opts),
-        by_(conversions_for<T>(resolve_target(opts))),
-        run_(loop_for<gradient_run<T, of_channels_beside<A>>>(resolve_target(opts))),
-        leaves_(order::leaf_count(of.outer)),
-        nodes_(uninitialized<A>(sums * leaves_ * of.count)) {}
-
-  void run() {
-    const std::size_t stripes = (of_.count + channels_at_once - 1) / channels_at_once;
-    for_each_range(leaves_ * stripes, of_.size() * sizeof(T), 4, opts_,
-                   [&](std::size_t begin, std::size_t end) {
-                     const auto room =
-                         uninitialized<A>((3 * order::leaf + parameter_count) * channels_at_once);
-                     for (std::size_t k = begin; k < end; ++k)
-                       sum_block(k / stripes, k % stripes * channels_at_once, room.get());
-                   });
-    for (std::size_t c = 0; c < of_.count; ++c) {
-      const auto state_of = [&](std::size_t first) {
-        return sums_state<A>{{joined(first, c)}, {joined(first + 1, c)}};
+  const target used = resolve_target(opts);
+  const auto by = conversions_for<T>(used);
+  const auto add_weighted = loop_for<add_terms<A, true>>(used),
+             add_plain = loop_for<add_terms<A, false>>(used);
+  const bool weighted = p.weighted && of.w, plain = p.plain || !weighted;
+  const std::size_t sums = weighted && plain ? 4 : 2, most = most_columns<A>(sums);
+  const auto all = sums_of_columns<A>(sums, of.outer, of.count, of.size() * sizeof(T), opts, [&] {
+    return [&, room = uninitialized<A>((2 + parameter_count) * most), known_from = of.count](
+               std::size_t row, std::size_t first, std::size_t here, A* to,
+               std::size_t apart) mutable {
+      A *const wide = room.get(), *const known = wide + 2 * most;
+      if (first != known_from || of.of_each_outer) set_beside<F, A>(of, row, first, here, known);
+      known_from = first;
+      const auto part_of = [&](const void* from, A* to) {
+        return part_of_row(by, from, row, of.count, first, here, to);
       };
-      write_sums<A>(p_, p_.weighted ? state_of(0) : sums_state<A>{},
-                    p_.plain ? state_of(2) : sums_state<A>{}, of_.outer, c);
-    }
-  }
-
- private:
-  static constexpr std::size_t channels_at_once = 128;
-  static constexpr std::size_t sums = 4;  // of g w z, g w, g z and g
-
-  void sum_block(std::size_t leaf, std::size_t first, A* room) {
-    const std::size_t here = std::min(channels_at_once, of_.count - first),
-                      row = leaf * order::leaf,
-                      rows = std::min<std::size_t>(order::leaf, of_.outer - row);
-    A *const g = room, *const weighted = g + rows * here, *const z = weighted + rows * here,
-             *const known = z + rows * here;
-    for (std::size_t i = 0; i < rows; ++i) {
-      if (i == 0 || of_.of_each_outer) set_beside<F, A>(of_, row + i, first, here, known);
-      const std::size_t from = (row + i) * of_.count + first, to = i * here;
-      run_(by_, static_cast<const T*>(of_.x) + from, static_cast<const T*>(of_.y) + from,
-           {known, here}, here, g + to, weighted + to, z + to);
-    }
-    const auto add_up = [&](std::size_t which, op_id op, const A* x, const A* y) {
-      const std::int64_t extents[] = {static_cast<std::int64_t>(rows),
-                                      static_cast<std::int64_t>(here)};
-      const view of_x = row_major(dtype_of<A>, x, extents),
-                 of_y = row_major(dtype_of<A>, y, extents);
-      const reduction r[] = {make_reduction(op, method_id::tree, dtype_of<A>)};
-      const int axis[] = {0};
-      void* const to[] = {node(which, leaf) + first};
-      reduce(r, of_x, y ? &of_y : nullptr, axis, to, {.threads = 1, .target = opts_.target});
+      const A *const g = part_of(of.x, wide), *const y = part_of(of.y, wide + most);
+      if (weighted) add_weighted(g, y, {known, here}, here, to, to + apart);
+      to += (sums - 2) * apart;
+      if (plain) add_plain(g, y, {known, here}, here, to, to + apart);
     };
-    if (p_.weighted) {
-      add_up(0, op_id::dot, weighted, z);
-      add_up(1, op_id::sum, weighted, nullptr);
-    }
-    if (p_.plain) {
-      add_up(2, op_id::dot, g, z);
-      add_up(3, op_id::sum, g, nullptr);
-    }
-  }
-  A* node(std::size_t which, std::size_t leaf) const {
-    return nodes_.get() + (which * leaves_ + leaf) * of_.count;
-  }
-  A joined(std::size_t which, std::size_t channel) const {
-    const auto get = [&](order::index leaf) {
-      return method::tree::state<A>{node(which, leaf)[channel]};
-    };
-    const auto merge = [](auto a, auto b) { return method::tree::merge(a, b); };
-    return order::fold(0, leaves_, get, merge).sum;
-  }
-
-  const channels& of_;
-  const channel::sums_pass& p_;
-  const options& opts_;
-  const conversions<T> by_;
-  const decltype(loop_for<gradient_run<T, of_channels_beside<A>>>(target{})) run_;
-  const order::index leaves_;
-  const std::unique_ptr<A[], aligned_delete> nodes_;
-};
+  });
+  const auto state_of = [&](std::size_t first, std::size_t channel) {
+    const A* const sum = all.get() + first * of.count + channel;
+    return sums_state<A>{{sum[0]}, {sum[of.count]}};
+  };
+  for (std::size_t c = 0; c < of.count; ++c)
+    write_sums<A>(p, state_of(0, c), state_of(sums - 2, c), of.outer, c);
+}
 
 }  // namespace
 
@@ -287,7 +269,7 @@ void gradient_sums(const channels& of, const channel_sums& to, const options& op
   with_float(of.type, [&]<class T>(std::type_identity<T>) {
     for (const channel::sums_pass& p : channel::passes_of(of, to))
       if (p.of_channels && of.inner == 1)
-        beside<T>(of, p, opts).run();
+        sum_beside<T>(of, p, opts);
       else
         sum_lines<T>(of, p, opts);
   });

@@ -15,25 +15,34 @@ namespace bitfold::cpu {
 /// Elements that are computed with at a time, so that they stay in the first cache.
 inline constexpr std::size_t map_block = 1024;
 
+/// The same elements as they are computed with: where they lie, or written to `to`.
+template <class T, class A = typename conversions<T>::A>
+const A* widened(const conversions<T>& by, const T* from, std::size_t n, A* to) {
+  if constexpr (std::is_same_v<T, A>)
+    return from;
+  else
+    return by.widen(from, n, to), to;
+}
+
 /// Of each element, widened, and its place: value(x, y, i), y being 0 where there is none.
 template <bool TakesY, class T, class Value>
 [[gnu::always_inline]] inline void map_widened(const conversions<T>& by, const T* x, const T* y,
                                                std::size_t n, T* out, Value value) {
   using A = typename conversions<T>::A;
-  constexpr bool narrow = !std::is_same_v<T, A>;
-  alignas(64) A wide_x[narrow ? map_block : 1], wide_y[narrow && TakesY ? map_block : 1],
-      result[map_block];
-  for (std::size_t first = 0; first < n; first += map_block) {
-    const std::size_t here = std::min(map_block, n - first);
-    const auto widened = [&](const T* from, A* to) -> const A* {
-      if constexpr (narrow)
-        return by.widen(from + first, here, to), to;
-      else
-        return from + first;
-    };
-    const A *const a = widened(x, wide_x), *const b = TakesY ? widened(y, wide_y) : nullptr;
-    for (std::size_t i = 0; i < here; ++i) result[i] = value(a[i], TakesY ? b[i] : A(0), first + i);
-    by.round(result, here, out + first);
+  if constexpr (std::is_same_v<T, A>) {
+    BITFOLD_EACH_IN_PLACE
+    for (std::size_t i = 0; i < n; ++i)
+      out[i] = arith::round_to<T>(value(x[i], TakesY ? y[i] : A(0), i));
+  } else {
+    alignas(64) A wide_x[map_block], wide_y[TakesY ? map_block : 1], result[map_block];
+    for (std::size_t first = 0; first < n; first += map_block) {
+      const std::size_t here = std::min(map_block, n - first);
+      by.widen(x + first, here, wide_x);
+      if (TakesY) by.widen(y + first, here, wide_y);
+      for (std::size_t i = 0; i < here; ++i)
+        result[i] = value(wide_x[i], TakesY ? wide_y[i] : A(0), first + i);
+      by.round(result, here, out + first);
+    }
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "../arguments.hpp"
 #include "../row_functions.hpp"
-#include "float_loops.hpp"
+#include "column_sums.hpp"
 
 namespace bitfold {
 
@@ -92,62 +92,68 @@ struct widened_row {
     const auto at = [i](const A* p) { return p ? p + i : p; };
     return {x + i, at(y), at(w), at(b)};
   }
+  /// The same place of a row so many elements further on.
+  widened_row ahead(std::size_t i) const { return {x + i, F::takes_y ? y + i : y, w, b}; }
+};
+// The pairs that F made of a row's elements.
+template <class A>
+struct row_pairs {
+  const A *x, *y;
+  fold::pair_of<A> operator[](std::size_t i) const { return {x[i], y[i]}; }
+  row_pairs from(std::size_t i) const { return {x + i, y + i}; }
+  row_pairs ahead(std::size_t i) const { return from(i); }
 };
 
-// Loops over the elements of a row.
+// Loops over the elements of some rows, one behind the other.
 template <class F, class A>
 struct pair_elements {
   [[gnu::always_inline]] static void run(const widened_row<F, A>& from,
-                                         const row::statistics<A>& saved, std::size_t n,
-                                         A* __restrict first, A* __restrict second) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto pair = F::template operand<A>(from[i], saved);
-      first[i] = pair.x, second[i] = pair.y;
+                                         const row::statistics<A>* saved, std::size_t rows,
+                                         std::size_t n, A* __restrict first, A* __restrict second) {
+    for (std::size_t k = 0; k < rows; ++k, first += n, second += n) {
+      const widened_row<F, A> row = from.ahead(k * n);
+      const row::statistics<A> s = saved[k];
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto pair = F::template operand<A>(row[i], s);
+        first[i] = pair.x, second[i] = pair.y;
+      }
     }
   }
 };
-// Of the pairs their products, rounded, as dot adds them up.
-template <class F, class A>
-struct product_elements {
-  [[gnu::always_inline]] static void run(const widened_row<F, A>& from,
-                                         const row::statistics<A>& saved, std::size_t n,
-                                         A* __restrict products) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto pair = F::template operand<A>(from[i], saved);
-      products[i] = arith::mul(pair.x, pair.y);
-    }
-  }
-};
-template <class F, class A>
+// Of results that are stored as they are computed with, NaNs are the canonical one.
+template <class F, class T, class From>
 struct map_elements {
-  [[gnu::always_inline]] static void run(const widened_row<F, A>& from, const row::statistics<A>& s,
-                                         std::size_t n, A* __restrict result) {
-    for (std::size_t i = 0; i < n; ++i) result[i] = F::template value<A>(from[i], s);
+  using A = row::accumulator<T>;
+  [[gnu::always_inline]] static void run(const From& from, const row::statistics<A>* statistics,
+                                         std::size_t rows, std::size_t n, A* result) {
+    for (std::size_t k = 0; k < rows; ++k, result += n) {
+      const From row = from.ahead(k * n);
+      const row::statistics<A> s = statistics[k];
+      BITFOLD_EACH_IN_PLACE
+      for (std::size_t i = 0; i < n; ++i) {
+        const A value = F::template value<A>(row[i], s);
+        result[i] = std::is_same_v<A, T> ? arith::round_to<A>(value) : value;
+      }
+    }
   }
 };
-// Writes a row, rounded. `map` is a target's map_elements.
-template <class F, class T, class A, class Map>
-void map_row(const conversions<T>& by, Map map, const widened_row<F, A>& from,
-             const row::statistics<A>& s, std::size_t n, T* out) {
-  alignas(64) A result[map_block];
-  for (std::size_t first = 0; first < n; first += map_block) {
-    const std::size_t here = std::min(map_block, n - first);
-    map(from.from(first), s, here, result);
-    by.round(result, here, out + first);
+// Writes some rows, rounded. `map` is a target's map_elements.
+template <class T, class A, class Map, class From>
+void map_rows(const conversions<T>& by, Map map, const From& from,
+              const row::statistics<A>* statistics, std::size_t rows, std::size_t n, T* out) {
+  if constexpr (std::is_same_v<A, T>) {
+    map(from, statistics, rows, n, out);
+  } else {
+    alignas(64) A result[map_block];
+    const std::size_t at_once = std::max<std::size_t>(map_block / n, 1);
+    for (std::size_t k = 0; k < rows; k += at_once)
+      for (std::size_t first = 0; first < n; first += map_block) {
+        const std::size_t taken = std::min(at_once, rows - k),
+                          here = std::min(map_block, n - first);
+        map(from.ahead(k * n).from(first), statistics + k, taken, here, result);
+        by.round(result, taken * here, out + k * n + first);
+      }
   }
-}
-// A matrix of `count` rows of n elements along one of its axes, or two such matrices.
-template <class A>
-void reduce_matrix(const reduction& r, const A* x, const A* y, std::size_t count, std::size_t n,
-                   int axis, A* out, const options& opts) {
-  const auto matrix = [&](const A* v) {
-    return row_major(dtype_of<A>, v,
-                     {static_cast<std::int64_t>(count), static_cast<std::int64_t>(n)});
-  };
-  const view x_view = matrix(x), y_view = matrix(y);
-  void* const results = out;
-  reduce({&r, 1}, x_view, info(r.op()).inputs == 2 ? &y_view : nullptr, {&axis, 1}, {&results, 1},
-         opts);
 }
 
 // The same of row k of channels, each with a w and a b of its own.
@@ -172,7 +178,7 @@ void map_channels(const conversions<T>& by, Map map, const A* x, const row::stat
         b[i] = parameter(input.b, c, -A(0));
         if (++place == input.inner) place = 0, ++c;
       }
-      map_row(by, map, widened_row<F, A>{x + at, nullptr, w, b}, s, here, out + at);
+      map_rows(by, map, widened_row<F, A>{x + at, nullptr, w, b}, &s, 1, here, out + at);
     }
     return;
   }
@@ -181,8 +187,8 @@ void map_channels(const conversions<T>& by, Map map, const A* x, const row::stat
     fill(input.b, first + c, -A(0), b);
     const std::size_t end = (c + 1) * input.inner;
     for (std::size_t at = c * input.inner; at < end; at += most)
-      map_row(by, map, widened_row<F, A>{x + at, nullptr, w, b}, s, std::min(most, end - at),
-              out + at);
+      map_rows(by, map, widened_row<F, A>{x + at, nullptr, w, b}, &s, 1, std::min(most, end - at),
+               out + at);
   }
 }
 
@@ -194,7 +200,8 @@ void apply_to(const rows& input, void* out, const options& opts) {
                         makes_pairs = !std::is_same_v<operand, A> && !F::takes_as_stored;
   const target used = resolve_target(opts);
   const auto by = conversions_for<T>(used);
-  const auto map = loop_for<map_elements<F, A>>(used);
+  using from = std::conditional_t<makes_pairs, row_pairs<A>, widened_row<F, A>>;
+  const auto map = loop_for<map_elements<F, T, from>>(used);
   // What is folded: the states of these, one behind the other.
   using state = fold::partial<typename F::folded, A>;
   struct part {
@@ -202,13 +209,16 @@ void apply_to(const rows& input, void* out, const options& opts) {
     std::size_t size;
   };
   std::vector<part> parts;
+  const std::size_t n = input.n;
+  std::size_t block_size =
+      n < 512 ? std::min<std::size_t>(4096 / n, 256) : 1;  // rows that are reduced by one call
   for (const op_id op : F::ops) {
     const auto method = info(op).takes_method ? std::optional(method_id::tree) : std::nullopt;
     const reduction r = make_reduction(op, method, dtype_of<A>);
     parts.push_back({r, functions_for(r).size});
+    if (const kernels k = find_kernels(used, r); k.slow_tail && n < max_row)
+      block_size = std::max(block_size, static_cast<std::size_t>(k.batch.width));
   }
-  const std::size_t n = input.n, block_size = n < 512 ? std::min<std::size_t>(4096 / n, 256)
-                                                      : 1;  // rows that are reduced by one call
   const options single_thread{.threads = 1, .target = opts.target};
   for_each_range(
       input.count, input.count * n * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
@@ -221,14 +231,9 @@ void apply_to(const rows& input, void* out, const options& opts) {
                  *const second = first + widened_size,
                  *const wide = makes_pairs ? second + widened_size : first;
         std::vector<std::byte> states(max_rows * sizeof(state));
-        const auto widened = [&](const T* from, std::size_t count, A* to) -> const A* {
-          if constexpr (narrow)
-            return by.widen(from, count, to), to;
-          else
-            return from;
-        };
+        std::vector<row::statistics<A>> of_rows(max_rows);
         const auto parameters = [&](const void* from, A neutral, A* to) -> const A* {
-          if (from) return widened(static_cast<const T*>(from), n, to);
+          if (from) return widened(by, static_cast<const T*>(from), n, to);
           std::fill_n(to, n, neutral);
           return to;
         };
@@ -240,7 +245,7 @@ void apply_to(const rows& input, void* out, const options& opts) {
         for (std::size_t k = begin; k < end; k += block_size) {
           const std::size_t taken = std::min(block_size, end - k);
           const auto rows_from = [&](const void* from, A* to) {
-            return widened(static_cast<const T*>(from) + k * n, taken * n, to);
+            return widened(by, static_cast<const T*>(from) + k * n, taken * n, to);
           };
           const A *const stored_x = rows_from(input.x, wide), *const stored_y =
                                                                   F::takes_y
@@ -248,23 +253,15 @@ void apply_to(const rows& input, void* out, const options& opts) {
                                                                             input.y,
                                                                             wide + widened_size)
                                                                       : nullptr;
-          const auto row_of = [&](std::size_t i) {
-            return widened_row<F, A>{stored_x + i * n, F::takes_y ? stored_y + i * n : nullptr, w,
-                                     b};
-          };
-          const auto saved_of = [&](std::size_t i) {
-            row::statistics<A> saved;
-            if constexpr (F::reads) {
-              saved.b = static_cast<const A*>(input.rstd)[k + i];
-              if (F::centred) saved.a = static_cast<const A*>(input.mean)[k + i];
+          const widened_row<F, A> stored{stored_x, stored_y, w, b};
+          if constexpr (F::reads)
+            for (std::size_t i = 0; i < taken; ++i) {
+              of_rows[i].b = static_cast<const A*>(input.rstd)[k + i];
+              if (F::centred) of_rows[i].a = static_cast<const A*>(input.mean)[k + i];
             }
-            return saved;
-          };
           const A *x = stored_x, *y = stored_y;
           if constexpr (makes_pairs) {
-            const auto pairs_of = loop_for<pair_elements<F, A>>(used);
-            for (std::size_t i = 0; i < taken; ++i)
-              pairs_of(row_of(i), saved_of(i), n, first + i * n, second + i * n);
+            loop_for<pair_elements<F, A>>(used)(stored, of_rows.data(), taken, n, first, second);
             x = first, y = second;
           }
           std::byte* to = states.data();
@@ -284,18 +281,21 @@ void apply_to(const rows& input, void* out, const options& opts) {
             return s;
           };
           for (std::size_t i = 0; i < taken; ++i) {
-            const row::statistics<A> s =
-                F::template finish<A>(state_of(i), n, input.eps, saved_of(i));
+            row::statistics<A>& s = of_rows[i];
+            s = F::template finish<A>(state_of(i), n, input.eps, s);
             if constexpr (F::writes) {
               static_cast<A*>(input.rstd)[k + i] = arith::round_to<A>(s.b);
               if (F::centred) static_cast<A*>(input.mean)[k + i] = arith::round_to<A>(s.a);
             }
-            T* const to = static_cast<T*>(out) + (k + i) * n;
-            if constexpr (F::by_channel)
-              map_channels<F>(by, map, stored_x + i * n, s, input, k + i, to);
-            else
-              map_row(by, map, row_of(i), s, n, to);
           }
+          T* const results = static_cast<T*>(out) + k * n;
+          if constexpr (F::by_channel)
+            for (std::size_t i = 0; i < taken; ++i)
+              map_channels<F>(by, map, stored_x + i * n, of_rows[i], input, k + i, results + i * n);
+          else if constexpr (makes_pairs)
+            map_rows(by, map, from{first, second}, of_rows.data(), taken, n, results);
+          else
+            map_rows(by, map, stored, of_rows.data(), taken, n, results);
         }
       });
 }
@@ -325,56 +325,53 @@ void apply_to_each(const rows& input, void* out, const options& opts) {
                  });
 }
 
-// `count` rows of n elements A, summed along the rows' direction.
+// Of the parameters' gradients a row's terms: of the pairs their products, rounded, as dot adds
+// them up; and the elements.
+template <class F, class A>
+struct add_products {
+  [[gnu::always_inline]] static void run(const A* x, const A* y, const row::statistics<A>& saved,
+                                         std::size_t n, A* __restrict to) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto pair = F::template operand<A>({x[i], y[i], A(1), -A(0)}, saved);
+      to[i] = arith::add(to[i], arith::mul(pair.x, pair.y));
+    }
+  }
+};
 template <class A>
-std::vector<A> sums_of_columns(const A* x, std::size_t count, std::size_t n, const options& opts) {
-  std::vector<A> sums(n);
-  reduce_matrix<A>(make_reduction(op_id::sum, method_id::tree, dtype_of<A>), x, nullptr, count, n,
-                   0, sums.data(), opts);
-  return sums;
-}
+struct add_elements {
+  [[gnu::always_inline]] static void run(const A* x, std::size_t n, A* __restrict to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = arith::add(to[i], x[i]);
+  }
+};
 
 template <class F, class T>
 void parameter_gradients_of(const rows& input, void* dw, void* db, const options& opts) {
   using A = row::accumulator<T>;
-  static constexpr bool narrow = !std::is_same_v<A, T>;
   const target used = resolve_target(opts);
   const auto by = conversions_for<T>(used);
-  const auto products_of = loop_for<product_elements<F, A>>(used);
-  const std::size_t n = input.n, all = input.count * n;
-  // g times z, whose sums are the dot products of both; and g, where it is not as it is stored.
-  const auto room = uninitialized<A>((dw ? all : 0) + (narrow ? all : 0));
-  A *const products = room.get(), *const g = products + (dw ? all : 0);
-  if (dw || narrow)
-    for_each_range(input.count, all * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
-      std::vector<A> ones(n, A(1)), wide(narrow ? n : 0);
-      for (std::size_t k = begin; k < end; ++k) {
-        const auto row_from = [&](const void* from, A* to) -> const A* {
-          const T* const stored = static_cast<const T*>(from) + k * n;
-          if constexpr (narrow)
-            return by.widen(stored, n, to), to;
-          else
-            return stored;
-        };
-        const A* const x = row_from(input.x, narrow ? g + k * n : nullptr);
-        if (!dw) continue;
-        const row::statistics<A> s{F::centred ? static_cast<const A*>(input.mean)[k] : A(0),
-                                   static_cast<const A*>(input.rstd)[k]};
-        products_of({x, row_from(input.y, wide.data()), ones.data(), nullptr}, s, n,
-                    products + k * n);
-      }
-    });
-  const auto write = [&](void* to, const A* x) {
-    const std::vector<A> sums = sums_of_columns(x, input.count, n, opts);
-    for (std::size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = arith::round_to<T>(sums[i]);
+  const auto products = loop_for<add_products<F, A>>(used);
+  const auto elements = loop_for<add_elements<A>>(used);
+  const std::size_t n = input.n, sums = dw && db ? 2 : 1;
+  if (n == 0) return;
+  const auto all = sums_of_columns<A>(sums, input.count, n, input.count * n * sizeof(T), opts, [&] {
+    return [&, room = uninitialized<A>(2 * most_columns<A>(sums))](
+               std::size_t k, std::size_t first, std::size_t here, A* to, std::size_t apart) {
+      const auto part_of = [&](const void* from, A* wide) {
+        return widened(by, static_cast<const T*>(from) + k * n + first, here, wide);
+      };
+      const A* const x = part_of(input.x, room.get());
+      if (db) elements(x, here, to + (dw ? apart : 0));
+      if (!dw) return;
+      const row::statistics<A> s{F::centred ? static_cast<const A*>(input.mean)[k] : A(0),
+                                 static_cast<const A*>(input.rstd)[k]};
+      products(x, part_of(input.y, room.get() + here), s, here, to);
+    };
+  });
+  const auto write = [&](void* to, const A* from) {
+    if (to) by.round(from, n, static_cast<T*>(to));
   };
-  if (dw) write(dw, products);
-  if (db) {
-    if constexpr (narrow)
-      write(db, g);
-    else
-      write(db, static_cast<const T*>(input.x));
-  }
+  write(dw, all.get());
+  write(db, all.get() + (dw ? n : 0));
 }
 
 }  // namespace

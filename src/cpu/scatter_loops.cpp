@@ -7,13 +7,6 @@
 #include "loops.hpp"
 #include "scatter.hpp"
 
-// Before a loop whose results may lie where it reads, each in the place of what it is made of.
-#ifdef __clang__
-#define BITFOLD_EACH_IN_PLACE _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define BITFOLD_EACH_IN_PLACE _Pragma("GCC ivdep")
-#endif
-
 namespace bitfold::cpu {
 namespace {
 
