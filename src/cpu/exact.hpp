@@ -7,6 +7,7 @@
 
 #include <bitfold/totals.hpp>
 
+#include "../fp_environment.hpp"
 #include "backend.hpp"
 
 namespace bitfold::cpu {

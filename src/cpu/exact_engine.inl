@@ -266,6 +266,7 @@ class exact_adder {
   }
 
   bool attempt(int levels, const T* x, const T* y, std::size_t n) {
+    if (levels == 1 && !source::one_level && !bitfold::detail::inexact_flag::works()) levels = 2;
     bool took = false, all = false;
     const auto with = [&]<int Levels>(std::integral_constant<int, Levels>) BITFOLD_LAMBDA {
       if constexpr (Levels == 1 || !source::one_level) all = try_levels<Levels>(x, y, n, took);
@@ -336,12 +337,18 @@ class exact_adder {
     const simd::tag<double> d;
     const simd::tag<std::uint64_t> du;
     const simd::tag<std::int64_t> di;
+    // No other additions pass the flag: in_order() has theirs between.
+    constexpr bool by_flag = Levels == 1 && !source::one_level;
+    if constexpr (by_flag) bitfold::detail::inexact_flag::lower();
     V start[Levels], s[Levels][beside];
     BITFOLD_UNROLL
     for (int l = 0; l < Levels; ++l) {
       start[l] = hn::Set(d, start_[l]);
       BITFOLD_UNROLL
-      for (int k = 0; k < beside; ++k) s[l][k] = start[l];
+      for (int k = 0; k < beside; ++k) {
+        s[l][k] = start[l];
+        if constexpr (by_flag) s[l][k] = simd::in_order(s[l][k]);
+      }
     }
     V bad = hn::Zero(d);
     U left = hn::Zero(du), moved = hn::Zero(du);
@@ -352,7 +359,7 @@ class exact_adder {
         BITFOLD_UNROLL
         for (int l = 0; l < Levels; ++l) {
           const V next = hn::Add(s[l][k], r);
-          if constexpr (!source::one_level) {
+          if constexpr (Levels > 1) {
             if (l == 0) moved = hn::Or(moved, hn::BitCast(du, hn::Xor(next, start[0])));
             const V taken = hn::Sub(next, s[l][k]);
             if (l + 1 < Levels)
@@ -365,10 +372,15 @@ class exact_adder {
       }
     });
     // In the first level's binade at every step (one that is not finite is never again), and
-    // nothing left but signs of zeros.
+    // nothing left but signs of zeros. One level alone may leave it, and come back: that leaves
+    // nothing if nothing was rounded.
     BITFOLD_UNROLL
-    for (int k = 0; k < beside; ++k)
+    for (int k = 0; k < beside; ++k) {
+      if constexpr (by_flag) s[0][k] = simd::in_order(s[0][k]);
       moved = hn::Or(moved, hn::BitCast(du, hn::Xor(s[0][k], start[0])));
+    }
+    if constexpr (by_flag)
+      if (bitfold::detail::inexact_flag::is_up()) return false;
     const U wrong =
         hn::Or(hn::BitCast(du, bad), hn::Or(hn::And(moved, hn::Set(du, 0xfff0000000000000u)),
                                             hn::And(left, hn::Set(du, 0x7fffffffffffffffu))));
