@@ -140,6 +140,16 @@ TEST_CASE(
                          .order = {0, 1},
                          .two = two,
                          .specials = n % 3 == 0}) == "");
+        if (n > 600) continue;  // that lie apart, and backwards
+        CHECK(differing({.type = t,
+                         .extent = {n == 3 ? 150 : outputs, n},
+                         .axes = {1},
+                         .order = {0, 1},
+                         .gap = {1, 2},
+                         .sign = {1, -1},
+                         .two = two,
+                         .specials = n % 3 == 0,
+                         .second_gap = {1, 3}}) == "");
       }
 }
 
@@ -176,6 +186,26 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
     CHECK(reduced(all, c, 1) == by_reference(all, c));
     CHECK(reduced({all, 1}, c, 3) == by_reference({all, 1}, c));
   }
+  // In several short runs at once, with gaps between these: of one input, and of two.
+  for (const dtype t : {dtype::f16, dtype::f32, dtype::i16, dtype::u32, dtype::f64})
+    for (const auto& [rows, run] :
+         {std::pair<std::int64_t, std::int64_t>{70, 16}, {57, 56}, {5, 17}})
+      for (const bool two : {false, true}) {
+        const test::view_case c{.type = t,
+                                .extent = {2, t == dtype::f32 ? 300 : 45, rows, run},
+                                .axes = {1},
+                                .order = {0, 1, 2, 3},
+                                .gap = {1, 1, 2, 1},
+                                .two = two,
+                                .specials = false,
+                                .second_gap = {1, 1, 3, 1}};
+        INFO(c.describe());
+        const auto all = test::reductions_for(t, two, false);
+        const results want = by_reference(all, c);
+        CHECK(reduced(all, c, 3) == want);
+        for (std::size_t k = 0; k < all.size(); ++k)
+          CHECK(reduced({&all[k], 1}, c, 1) == results{want[k]});
+      }
   // Too few for vectors of them, of long columns, with gaps between these and without.
   for (const dtype t : {dtype::f16, dtype::f32, dtype::i8})
     for (const std::int64_t run : test::brief() ? std::vector{3, 15} : std::vector{2, 3, 8, 15, 40})
@@ -227,8 +257,8 @@ TEST_CASE("views: outputs whose own elements lie in another order, by any number
   const auto check = [](const test::view_case& c) {
     std::vector<reduction> all = test::reductions_for(c.type, c.two, false);
     std::erase_if(all, [](const reduction& r) {
-      const op_id some[] = {op_id::sum, op_id::argmax, op_id::var,
-                            op_id::dot, op_id::cosine, op_id::count_distinct};
+      const op_id some[] = {op_id::sum,    op_id::argmax,         op_id::var, op_id::dot,
+                            op_id::cosine, op_id::count_distinct, op_id::max};
       return std::find(std::begin(some), std::end(some), r.op()) == std::end(some);
     });
     const results want = by_reference(all, c);
@@ -275,7 +305,13 @@ TEST_CASE("views: outputs whose own elements lie in another order, by any number
       {.type = dtype::f32, .extent = {3, 40, 300}, .axes = {1, 2}, .order = {0, 2, 1}},
       {.type = dtype::bf16, .extent = {3, 40, 512}, .axes = {1, 2}, .order = {0, 2, 1}},
       {.type = dtype::f32, .extent = {2, 40, 2, 300}, .axes = {1, 3}, .order = {2, 0, 3, 1}},
-      {.type = dtype::f32, .extent = {2, 5, 9'000}, .axes = {1, 2}, .order = {1, 0, 2}}};
+      {.type = dtype::f32, .extent = {2, 5, 9'000}, .axes = {1, 2}, .order = {1, 0, 2}},
+      // Runs of some leaves, whole ones and not, with whole leaves left at the end and not.
+      {.type = dtype::f32, .extent = {20, 2, 3'136}, .axes = {0, 2}, .order = {0, 1, 2}},
+      {.type = dtype::f16, .extent = {70, 2, 1'025}, .axes = {0, 2}, .order = {0, 1, 2}},
+      {.type = dtype::i8, .extent = {17, 2, 1'279}, .axes = {0, 2}, .order = {0, 1, 2}},
+      {.type = dtype::i32, .extent = {64, 2, 1'024}, .axes = {0, 2}, .order = {0, 1, 2}},
+      {.type = dtype::f64, .extent = {90, 2, 1'280}, .axes = {0, 2}, .order = {0, 1, 2}}};
   for (test::view_case c : cases) {
     c.specials = false;  // a NaN would hide all others
     check(c);

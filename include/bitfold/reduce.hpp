@@ -154,9 +154,10 @@ cpu::own_fold own_fold_of(const Source& source, void* out) {
   f.source = &source;
   f.state_bytes = sizeof(state);
   f.fold = [](const void* elements, order::index first, std::size_t n, void* target) {
-    const generated_elements<Source> begin{static_cast<const Source*>(elements), first};
-    const state s = cpu::scalar_kernels::engine<F, generated_elements<Source>>::run(
-        begin, n / order::leaf, static_cast<int>(n % order::leaf), first);
+    using taken = generated_elements<Source>;
+    const state s = cpu::scalar_kernels::engine<F, taken>::run(
+        cpu::scalar_kernels::leaves_in_a_row<taken>{{static_cast<const Source*>(elements), first}},
+        n / order::leaf, static_cast<int>(n % order::leaf), first);
     std::memcpy(target, &s, sizeof s);
   };
   f.merge = [](void* a, order::index left, const void* b, order::index right) {

@@ -1,6 +1,8 @@
 // The seam between the CPU engine and the code compiled once per instruction set.
 #pragma once
 
+#include <span>
+
 #include <bitfold/cpu.hpp>
 #include <bitfold/fold.hpp>
 
@@ -12,12 +14,18 @@ struct inputs {
   const void* y;
 };
 
-/// Folds `leaves` full leaves of each input, followed by a short leaf of `tail` elements when tail
-/// > 0 (at least one element in all), into one partial of the fold, written to `state`. The first
-/// element has index `first`. Returns the target that it was compiled for. A call takes at most
-/// 2^30 elements.
-using kernel = target (*)(inputs data, order::index leaves, int tail, order::index first,
-                          void* state);
+/// Full leaves of each input that lie one behind the other.
+struct leaf_run {
+  inputs data;
+  order::index leaves;
+};
+
+/// Folds the `leaves` leaves of some runs, followed by a short leaf of `tail` elements when tail >
+/// 0 (at least one element in all), into one partial of the fold, written to `state`. The tail lies
+/// behind the leaves of the last run, which alone may have none. The first element has index
+/// `first`. Returns the target that it was compiled for. A call takes at most 2^30 elements.
+using kernel = target (*)(std::span<const leaf_run> runs, order::index leaves, int tail,
+                          order::index first, void* state);
 inline constexpr order::index max_leaves = (order::index{1} << 30) / order::leaf;
 
 /// Widens n elements at `from` to the accumulator's type, at `to`.
@@ -26,7 +34,8 @@ using converter = void (*)(const void* from, std::size_t n, void* to);
 /// The same n <= order::leaf elements of some neighbouring outputs: those of element i at x +
 /// x_rows[i], in elements; y likewise, where there are two inputs. `first` is the index of element
 /// 0. They are of the accumulator's type; or, with a converter, stored in so many bytes, and there
-/// is room at `widened` for order::rows elements of each output and input.
+/// is room at `widened` for order::rows elements of each output and input. Further runs of as many
+/// outputs lie x_apart and y_apart elements apart.
 struct column_leaf {
   const void *x, *y;
   const std::ptrdiff_t *x_rows, *y_rows;
@@ -34,6 +43,8 @@ struct column_leaf {
   converter widen = nullptr;
   std::size_t stored = 0;
   void* widened = nullptr;
+  int runs = 1;
+  std::ptrdiff_t x_apart = 0, y_apart = 0;
 };
 /// What is folded so far of a run of leaves, all of them full but the last: a binary counter of
 /// lanes.
@@ -43,24 +54,29 @@ struct column_counter {
   order::index elements[64];  ///< elements in each entry
   void* pending = nullptr;  ///< room for the entries, of which there are at most 1 + the logarithm
                             ///< of all lanes, rounded up: of column_width outputs, or a multiple of
-                            ///< that, a partial for each; so aligned, too
+                            ///< that, in each run a partial for each; so aligned, too
 };
 /// The most outputs that a vector holds, and the alignment of one.
 inline constexpr int column_width = 16, column_alignment = 64;
 
 /// Folds of several outputs together.
 struct batch_kernels {
-  /// One more leaf of `outputs` neighbouring outputs, at least column_width of them.
+  /// One more leaf of runs of `outputs` neighbouring outputs, at least column_width of them.
   void (*add)(column_counter& c, const column_leaf& leaf, int outputs) = nullptr;
-  /// Writes their partials. The first element of output k has index first + k * apart.
-  void (*total)(const column_counter& c, int outputs, order::index first, order::index apart,
-                void* states) = nullptr;
+  /// The same of elements as they are stored, which are widened as they are loaded; or null.
+  void (*add_stored)(column_counter& c, const column_leaf& leaf, int outputs) = nullptr;
+  /// Writes the partials of `runs` runs. The first element of output k has index first + k * apart.
+  void (*total)(const column_counter& c, int outputs, int runs, order::index first,
+                order::index apart, void* states) = nullptr;
   /// Writes the partials of `count` outputs of 1 <= n < max_row elements each; those of
-  /// output k are contiguous at outputs[k], from index 0 on. Null without vectors.
+  /// output k are contiguous at outputs[k], from index 0 on, as add_stored takes them if that is
+  /// there. Null without vectors.
   void (*rows)(const inputs* outputs, int count, int n, void* states) = nullptr;
   int width = 0;              ///< outputs that `rows` folds at once
-  std::size_t element = 0;    ///< bytes of the accumulator's type
+  std::size_t element = 0;    ///< bytes of the type that is computed with
   converter widen = nullptr;  ///< null where elements are of that type
+  /// For what takes elements as they are stored if it can.
+  converter widen_before() const { return add_stored ? nullptr : widen; }
   /// Element i < n of output k, at x[rows[k] + i], to to[i * pitch + k], widened; k < `count`,
   /// which is rounded up to whole vectors.
   void (*transpose)(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to,

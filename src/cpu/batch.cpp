@@ -210,8 +210,7 @@ void run_each(const work& w, const detail::layout* axes, int threads, const opti
     worker mine(w);
     const auto [first, end] = ranges[k];  // either all outputs are contiguous, or none
     if (in_blocks) {
-      const block_plan p = plan_blocks(*axes, 1);
-      for (std::uint64_t o = first; o < end; ++o) ran[k] = run_blocks(w, *axes, p, o, 1);
+      ran[k] = run_blocks(w, *axes, plan_blocks(*axes, 1), first, end, 1);
     } else {
       ran[k] =
           source.address(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
@@ -220,7 +219,7 @@ void run_each(const work& w, const detail::layout* axes, int threads, const opti
   report(ran.empty() ? w.used : ran[0]);
   for (const std::uint64_t o : long_outputs)
     if (scattered)
-      report(run_blocks(w, *axes, plan_blocks(*axes, threads), o, threads));
+      report(run_blocks(w, *axes, plan_blocks(*axes, threads), o, o + 1, threads));
     else
       run_long(w, o, opts);
 }
@@ -256,7 +255,8 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
     report(best);
     if (const auto p = plan_columns(w.tasks, *axes, threads))
       return run_columns(w, *axes, *p, threads);
-    if (axes->n > 0 && axes->outputs > 1 && axes->contiguous() && are_short(w.tasks, axes->n))
+    const bool few = axes->contiguous() || axes->n < 2 * order::leaf;
+    if (axes->n > 0 && axes->outputs > 1 && few && are_short(w.tasks, axes->n))
       return run_rows(w, *axes, threads);
   }
   run_each(w, axes, threads, opts);

@@ -110,68 +110,61 @@ block_plan plan_blocks(const detail::layout& l, int threads) {
 
 namespace {
 
-// The blocks of one output, as one thread folds them.
+// The blocks of outputs, as one thread folds them.
 class block_worker {
  public:
-  block_worker(const work& w, const block_plan& p, detail::pointers output)
-      : w_(w), reader_(p, output), rows_(w.tasks.size()) {
-    bool by_tiles = w.tasks.size() > 1;
-    for (const task& t : w.tasks) by_tiles |= t.kernels.convert != nullptr;
-    max_leaves_ = (by_tiles ? 1 : 16) * tile_elements / order::leaf;
+  block_worker(const work& w, const block_plan& p)
+      : w_(w), reader_(p, leaves_at_once(w, p)), rows_(w.tasks.size()) {
     for (auto& rows : rows_) rows.resize(p.one_row() || p.whole_rows() ? 1 : p.height);
   }
 
   /// What an item makes of each task, and of exact sums. `whole`, where it is not null, takes the
   /// elements of an input.
-  target run(order::index item, forest* made, detail::exact_sums& sums, std::byte* const* whole) {
+  target run(detail::pointers output, order::index item, forest* made, detail::exact_sums& sums,
+             std::byte* const* whole) {
     target used = w_.used;
     for (auto& rows : rows_)
       for (forest& f : rows) f.clear();
-    reader_.read(item, [&](order::index row, inputs data, order::index first, order::index n) {
-      fold(row, data, first, n, used);
-      if (!sums.empty()) used = deposit(sums, w_.used, data, n);
-      keep(whole, data, first, n);
-    });
+    const std::size_t size = size_of(w_.source.type);
+    const auto fold = [&](order::index row, std::span<const leaf_run> runs, order::index first,
+                          order::index n) {
+      folder_.fold(w_.tasks, runs, n, first, used, [&](std::size_t k, const partial& s) {
+        rows_[k][row].push(w_.tasks[k], first / order::leaf, order::leaf_count(n), n, s.bytes);
+      });
+      if (sums.empty() && !whole[0]) return;
+      for (const leaf_run& run : runs) {
+        const order::index taken = &run == &runs.back() ? n : run.leaves * order::leaf;
+        if (!sums.empty()) used = deposit(sums, w_.used, run.data, taken);
+        if (whole[0]) std::memcpy(whole[0] + first * size, run.data.x, taken * size);
+        if (whole[1]) std::memcpy(whole[1] + first * size, run.data.y, taken * size);
+        first += taken;
+        n -= taken;
+      }
+    };
+    reader_.read(output, item, fold);
     for (std::size_t k = 0; k < w_.tasks.size(); ++k)
       made[k] = forest::joined(w_.tasks[k], rows_[k]);
     return used;
   }
 
  private:
-  // Node by node.
-  void fold(order::index row, inputs data, order::index first, order::index n, target& used) {
-    const std::size_t size = size_of(w_.source.type);
-    while (n > 0) {
-      const order::index leaf = first / order::leaf;
-      order::index leaves = std::min(std::bit_floor(n / order::leaf), max_leaves_);
-      if (leaf > 0) leaves = std::min(leaves, leaf & -leaf);
-      leaves = std::max<order::index>(leaves, 1);
-      const order::index taken = std::min<order::index>(n, leaves * order::leaf);
-      folder_.fold(w_.tasks, data, taken, first, used, [&](std::size_t k, const partial& s) {
-        rows_[k][row].push(w_.tasks[k], leaf, leaves, taken, s.bytes);
-      });
-      data = offset(data, static_cast<std::ptrdiff_t>(taken * size));
-      first += taken;
-      n -= taken;
-    }
-  }
-  void keep(std::byte* const* whole, inputs data, order::index first, order::index n) const {
-    const std::size_t size = size_of(w_.source.type);
-    if (whole[0]) std::memcpy(whole[0] + first * size, data.x, n * size);
-    if (whole[1]) std::memcpy(whole[1] + first * size, data.y, n * size);
+  // What is gathered, widened or taken by several tasks stays in the first-level cache, or nearly.
+  static order::index leaves_at_once(const work& w, const block_plan& p) {
+    constexpr order::index tile = tile_elements / order::leaf;
+    bool by_tiles = w.tasks.size() > 1 || (p.one_row() && !p.long_runs());
+    for (const task& t : w.tasks) by_tiles |= t.kernels.convert != nullptr;
+    return by_tiles ? tile : 16 * tile;
   }
 
   const work& w_;
   block_reader reader_;
   tile_folder folder_;
-  order::index max_leaves_;
   std::vector<std::vector<forest>> rows_;  // of each task, of the rows of a block
 };
 
-}  // namespace
-
-target run_blocks(const work& w, const detail::layout& l, const block_plan& p, std::uint64_t output,
-                  int threads) {
+// One of the outputs; `workers` has one for each of its shares, or room for it.
+target run_output(const work& w, const detail::layout& l, const block_plan& p, std::uint64_t output,
+                  std::span<std::unique_ptr<block_worker>> workers, int threads) {
   const auto at = l.kept.offset_of(output);
   const auto size = static_cast<std::int64_t>(size_of(l.type));
   const detail::pointers data{l.x + at.x * size, l.y ? l.y + at.y * size : nullptr};
@@ -183,19 +176,19 @@ target run_blocks(const work& w, const detail::layout& l, const block_plan& p, s
       return w.used;
     }
   }
-  const std::size_t tasks = w.tasks.size(),
+  const std::size_t tasks = w.tasks.size(), shares = workers.size(),
                     bytes = w.whole_reductions.empty() ? 0 : l.n * size_of(l.type);
   const auto elements = std::make_unique_for_overwrite<std::byte[]>((l.y ? 2 : 1) * bytes);
   std::byte* const whole[] = {bytes ? elements.get() : nullptr,
                               bytes && l.y ? elements.get() + bytes : nullptr};
-  const order::index shares = std::min(p.items(), chunk_count(threads));
   std::vector<std::vector<forest>> made(p.items(), std::vector<forest>(tasks));
   std::vector<detail::exact_sums> sums(shares, w.sums);
   std::vector<target> ran(shares, w.used);
   parallel_for(shares, threads, [&](std::size_t share) {
-    block_worker mine(w, p, data);
+    std::unique_ptr<block_worker>& mine = workers[share];
+    if (!mine) mine = std::make_unique<block_worker>(w, p);
     for (order::index i = share * p.items() / shares; i < (share + 1) * p.items() / shares; ++i)
-      ran[share] = mine.run(i, made[i].data(), sums[share], whole);
+      ran[share] = mine->run(data, i, made[i].data(), sums[share], whole);
   });
   for (std::size_t k = 0; k < tasks; ++k) {
     std::vector<forest> parts;
@@ -208,6 +201,16 @@ target run_blocks(const work& w, const detail::layout& l, const block_plan& p, s
   for (const std::size_t k : w.whole_reductions)
     w.put(k, output, reduce_without_kernels(w.reductions[k], {whole[0], whole[1]}, l.n, threads));
   return ran[0];
+}
+
+}  // namespace
+
+target run_blocks(const work& w, const detail::layout& l, const block_plan& p, std::uint64_t first,
+                  std::uint64_t end, int threads) {
+  std::vector<std::unique_ptr<block_worker>> workers(std::min(p.items(), chunk_count(threads)));
+  target used = w.used;
+  for (std::uint64_t o = first; o < end; ++o) used = run_output(w, l, p, o, workers, threads);
+  return used;
 }
 
 }  // namespace bitfold::cpu

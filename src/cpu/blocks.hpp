@@ -4,8 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <new>
+#include <span>
+#include <vector>
 
 #include "../batch.hpp"
 #include "task.hpp"
@@ -32,12 +35,8 @@ struct block_plan {
   order::index blocks, ranges, range;  ///< ranges of so many columns, into which a block is cut
 
   bool one_row() const { return rows.rank == 0; }
-  /// Whether runs are folded where they lie: long ones, and those of large nodes. Others are many
-  /// nodes, between which memory waits.
-  bool long_runs() const {
-    constexpr order::index node = 8 * order::leaf;
-    return run_length > 0 && (run_length >= 8 * node || run_length % node == 0);
-  }
+  /// Whether the leaves of runs are folded where they lie.
+  bool long_runs() const { return run_length >= 4 * order::leaf; }
   /// Whether a block is brought together with the whole of its rows.
   bool whole_rows() const { return !one_row() && width >= length; }
   order::index items() const { return blocks * ranges; }
@@ -54,15 +53,18 @@ bool are_blocks(const detail::layout& l);
 /// Of outputs of this layout, of which each is shared among so many threads.
 block_plan plan_blocks(const detail::layout& l, int threads);
 
-/// Reads one output's blocks on one thread, and keeps the memory that this takes.
+/// Reads outputs' blocks on one thread, and keeps the memory that this takes.
 class block_reader {
  public:
-  block_reader(const block_plan& p, detail::pointers output) : p_(p), data_(output) {}
+  /// max_leaves: a power of two.
+  block_reader(const block_plan& p, order::index max_leaves) : p_(p), max_leaves_(max_leaves) {}
 
-  /// Calls f(row, inputs, first, n) for elements first, ..., first + n - 1, which are whole leaves:
-  /// all items together have each once. Those of one row of the item come in order.
+  /// Calls f(row, runs, first, n) for elements first, ..., first + n - 1, which are a node of at
+  /// most max_leaves leaves, or all to the end: all items together have each once. Those of one row
+  /// of the item come in order.
   template <class F>
-  void read(order::index item, F f) {
+  void read(detail::pointers output, order::index item, F f) {
+    data_ = output;
     const order::index block = item / p_.ranges, range = item % p_.ranges;
     const order::index begin = range * p_.range,
                        end = range + 1 == p_.ranges ? p_.length : begin + p_.range;
@@ -113,28 +115,69 @@ class block_reader {
                         n * size());
   }
 
-  // All is one row: in place where enough elements lie one behind the other.
+  /// How many of n elements from `first` on f takes at once.
+  order::index node_of(order::index first, order::index n) const {
+    const order::index at = first / leaf,
+                       room = (at == 0 ? max_leaves_ : std::min(max_leaves_, at & -at)) * leaf;
+    if (first + n == p_.n && n <= room) return n;
+    return std::min(room, std::bit_floor(n / leaf) * leaf);
+  }
+  /// Elements that lie one behind the other.
+  template <class F>
+  void emit(order::index row, inputs data, order::index first, order::index n, F f) const {
+    while (n > 0) {
+      const order::index taken = node_of(first, n);
+      const leaf_run run{data, taken / leaf};
+      f(row, std::span(&run, 1), first, taken);
+      data = offset(data, static_cast<std::ptrdiff_t>(taken * size()));
+      first += taken;
+      n -= taken;
+    }
+  }
+
+  // All is one row: where runs are long, most leaves lie in place.
   template <class F>
   void read_row(order::index begin, order::index end, F f) {
-    reserve(p_.width);
     while (begin < end) {
-      order::index taken = 0;
-      if (p_.run_length > 0) {
-        const order::index left = std::min(end - begin, p_.run_length - begin % p_.run_length);
-        taken = begin + left == p_.n ? left : left / leaf * leaf;
+      const order::index n = node_of(begin, end - begin);
+      if (p_.long_runs()) {
+        find_leaves(begin, n);
+      } else {
+        reserve(n);
+        gather(0, 1, begin, n, 0, 0);
+        runs_.assign(1, {at(0, begin), n / leaf});
       }
-      if (taken > 0 && p_.long_runs()) {
-        const auto o = p_.columns.offset_of(begin);
-        const auto bytes = static_cast<std::int64_t>(size());
-        f(order::index{0}, inputs{data_.x + o.x * bytes, p_.two ? data_.y + o.y * bytes : nullptr},
-          begin, taken);
-      } else {  // up to where a run goes on
-        taken = std::min(end - begin, p_.long_runs() ? leaf : p_.width);
-        gather(0, 1, begin, taken, 0, 0);
-        f(order::index{0}, at(0, begin), begin, taken);
-      }
-      begin += taken;
+      f(order::index{0}, std::span<const leaf_run>(runs_), begin, n);
+      begin += n;
     }
+  }
+  // The leaves that run on from one run of elements to the next are brought together.
+  void find_leaves(order::index begin, order::index n) {
+    const auto bytes = static_cast<std::int64_t>(size());
+    const order::index end = begin + n;
+    reserve((n / p_.run_length + 2) * leaf);
+    runs_.clear();
+    for (order::index i = begin, gathered = 0; i < end;) {
+      const order::index left = std::min(end - i, p_.run_length - i % p_.run_length);
+      order::index taken = i + left == p_.n ? left : left / leaf * leaf;
+      if (taken > 0) {
+        const auto o = p_.columns.offset_of(i);
+        const inputs here{data_.x + o.x * bytes, p_.two ? data_.y + o.y * bytes : nullptr};
+        foresee_begin(here);
+        runs_.push_back({here, taken / leaf});
+      } else {
+        taken = std::min(end - i, leaf);
+        gather(0, 1, i, taken, gathered, 0);
+        runs_.push_back({at(gathered, i), taken / leaf});
+        gathered += leaf;
+      }
+      i += taken;
+    }
+  }
+  void foresee_begin(inputs run) const {
+    constexpr std::size_t begin = 512;  // bytes, after which memory foresees the others
+    detail::foresee(reinterpret_cast<std::uintptr_t>(run.x), begin);
+    if (run.y) detail::foresee(reinterpret_cast<std::uintptr_t>(run.y), begin);
   }
 
   // Whole rows, and the elements behind them that end the last leaf.
@@ -151,7 +194,7 @@ class block_reader {
       gather(i / p_.length, 1, i % p_.length, taken, i - begin, 0);
       i += taken;
     }
-    f(order::index{0}, at(first - begin, first), first, to - first);
+    emit(0, at(first - begin, first), first, to - first, f);
   }
 
   // Columns begin, ..., end - 1 of some rows; and, where leaves do not end with them, those behind
@@ -170,7 +213,7 @@ class block_reader {
                            to = leaf + taken - after, start = k * pitch;
         foresee(at_column + p_.length, taken);
         if (from < to)
-          f(k, at(start + from, at_column + from - leaf), at_column + from - leaf, to - from);
+          emit(k, at(start + from, at_column + from - leaf), at_column + from - leaf, to - from, f);
         for (int input = 0; input < 2; ++input) {
           if (!p_.gathered[input]) continue;
           std::byte* const row = buffers_[input].get() + start * size();
@@ -188,14 +231,16 @@ class block_reader {
     for (order::index k = 0; k < count; ++k) {
       const order::index at_end = (rows.begin + k) * p_.length + end, waiting = at_end % leaf;
       if (waiting > 0)
-        f(k, at(k * pitch + leaf - waiting, at_end - waiting), at_end - waiting,
-          waiting + std::min(leaf - waiting, p_.n - at_end));
+        emit(k, at(k * pitch + leaf - waiting, at_end - waiting), at_end - waiting,
+             waiting + std::min(leaf - waiting, p_.n - at_end), f);
     }
   }
 
   const block_plan& p_;
-  const detail::pointers data_;
+  detail::pointers data_{};
+  const order::index max_leaves_;
   order::index room_ = 0;
+  std::vector<leaf_run> runs_;
   std::unique_ptr<std::byte[]> buffers_[2];
 };
 

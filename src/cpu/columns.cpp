@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "narrow.hpp"
+#include "short_rows.hpp"
 #include "work.hpp"
 
 namespace bitfold::cpu {
@@ -102,43 +103,31 @@ void run_joined_columns(const work& w, const detail::layout& l, const column_pla
 }
 
 void run_rows(const work& w, const detail::layout& l, int threads) {
-  constexpr order::index max = 64;
+  constexpr order::index max = short_rows::max;
   const order::index n = l.n, blocks = (l.outputs - 1) / max + 1;
   const order::index shares = std::min(blocks, chunk_count(threads));
-  const auto size = static_cast<std::ptrdiff_t>(size_of(l.type));
+  const std::size_t size = size_of(l.type), second = l.y ? max * n * size : 0;
   parallel_for(shares, threads, [&](std::size_t share) {
+    short_rows mine(w);
+    // Rows whose elements lie apart are brought together.
+    std::vector<std::byte> gathered(l.contiguous() ? 0 : max * n * size + second);
     std::ptrdiff_t offsets[2][max];
     inputs rows[max];
-    std::vector<std::byte> states, widened;
     for (order::index g = share * blocks / shares; g < (share + 1) * blocks / shares; ++g) {
-      const order::index first = g * max, end = std::min(first + max, l.outputs);
-      detail::offsets_of(l.kept, first, end - first, offsets[0], l.y ? offsets[1] : nullptr);
-      for (std::size_t k = 0; k < w.tasks.size(); ++k) {
-        const task& t = w.tasks[k];
-        const batch_kernels& kernels = t.kernels.batch;
-        // Widened rows have to stay in the first-level cache.
-        const std::size_t pitch = n * kernels.element;
-        const auto width = static_cast<order::index>(kernels.width),
-                   fit = 16384 / (pitch * width) * width;
-        const order::index at_once = kernels.widen ? std::clamp(fit, width, max) : max;
-        states.resize(at_once * t.states.size);
-        if (kernels.widen) widened.resize(2 * at_once * pitch);
-        for (order::index o = first; o < end; o += at_once) {
-          const order::index taken = std::min(at_once, end - o);
-          for (order::index i = 0; i < taken; ++i)
-            rows[i] = {l.x + offsets[0][o - first + i] * size,
-                       l.y ? l.y + offsets[1][o - first + i] * size : nullptr};
-          if (kernels.widen)
-            for (order::index i = 0; i < taken; ++i) {
-              std::byte *const x = widened.data() + i * pitch, *const y = x + at_once * pitch;
-              kernels.widen(rows[i].x, n, x);
-              if (l.y) kernels.widen(rows[i].y, n, y);
-              rows[i] = {x, l.y ? y : nullptr};
-            }
-          kernels.rows(rows, static_cast<int>(taken), static_cast<int>(n), states.data());
-          w.put_states(k, o, taken, states.data(), n);
-        }
+      const order::index first = g * max, count = std::min(max, l.outputs - first);
+      const std::byte *x = l.x, *y = l.y;
+      if (gathered.empty()) {
+        detail::offsets_of(l.kept, first, count, offsets[0], y ? offsets[1] : nullptr);
+      } else {
+        w.source.gather(first, count, 0, n, gathered.data(), n * size, second);
+        x = gathered.data(), y = y ? x + second : nullptr;
+        for (order::index i = 0; i < count; ++i)
+          offsets[0][i] = offsets[1][i] = static_cast<std::ptrdiff_t>(i * n);
       }
+      const auto bytes = static_cast<std::ptrdiff_t>(size);
+      for (order::index i = 0; i < count; ++i)
+        rows[i] = {x + offsets[0][i] * bytes, y ? y + offsets[1][i] * bytes : nullptr};
+      mine.run(first, count, n, rows);
     }
   });
 }

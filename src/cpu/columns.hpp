@@ -26,16 +26,20 @@ struct column_plan {
       chunks;           ///< elements of an output in a chunk, a complete subtree but for the last
   bool tiny = false;    ///< rows of so few elements that they are transposed as they are stored
   bool narrow = false;  ///< too few outputs are neighbours for vectors of them
-  order::index apart = 0;  ///< the indices of the first elements of neighbouring outputs are
+  order::index apart = 0;         ///< the indices of the first elements of neighbouring outputs are
+  order::index runs_at_once = 1,  ///< of which a strip is, where it is not a part of one,
+      runs = 1;                   ///< of this many, which lie equally far apart
 
   struct strip {
     order::index first;
     int count;
   };
   strip strip_at(order::index s) const {
-    const auto width = static_cast<order::index>(outputs), of_run = (run - 1) / width + 1,
-               begin = s % of_run * width;
-    return {s / of_run * run + begin, static_cast<int>(std::min(width, run - begin))};
+    const order::index width = runs_at_once > 1 ? runs_at_once * run
+                                                : static_cast<order::index>(outputs),
+                       length = runs * run, of_length = (length - 1) / width + 1,
+                       begin = s % of_length * width;
+    return {s / of_length * length + begin, static_cast<int>(std::min(width, length - begin))};
   }
 };
 
@@ -43,15 +47,15 @@ struct column_plan {
 inline constexpr int max_columns = 256;
 /// Shorter rows are transposed into columns.
 inline constexpr order::index min_row = order::lanes;
-/// Whether contiguous outputs of n elements are better folded several at once. Short ones are, of
-/// which several fit into the first-level cache even when widened; so are longer ones that spend
+/// Whether outputs of n elements in a row each are better folded several at once. Short ones are,
+/// of which several fit into the first-level cache even when widened; so are longer ones that spend
 /// most of their time in the tail.
 inline bool are_short(std::span<const task> tasks, order::index n) {
   bool slow_tail = false, widened = false;
   for (const task& t : tasks) {
     if (!t.kernels.batch.rows) return false;
     slow_tail |= t.kernels.slow_tail;
-    widened |= t.kernels.batch.widen != nullptr;
+    widened |= t.kernels.batch.widen_before() != nullptr;
   }
   return n < 2 * order::leaf ||
          (n < max_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
@@ -66,9 +70,13 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
   if (!p.transposed && (l.contiguous() || inner.x != 1 || (l.y && inner.y != 1))) return {};
   const std::size_t size = size_of(l.type);
   std::size_t element = size;
-  for (const task& t : tasks) element = std::max(element, t.kernels.batch.element);
+  bool widened = false;
+  for (const task& t : tasks) {
+    element = std::max(element, t.kernels.batch.element);
+    widened |= t.kernels.batch.widen_before() != nullptr;
+  }
   // To bring columns into rows costs by the byte, to widen them side by side by the element.
-  const std::size_t min_width = element > size ? 32 * element / size : column_width;
+  const std::size_t min_width = widened ? 32 * element / size : column_width;
   p.narrow = !p.transposed && l.n >= 4 * order::leaf && inner.extent < min_width;
   p.tiny = p.transposed && l.n <= 8;
   if (p.tiny) {
@@ -81,16 +89,28 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
     // cache; and a widened lane stays in the first-level cache.
     const order::index lane = std::min<order::index>((l.n - 1) / order::lanes + 1, order::rows);
     std::size_t page = (tasks.size() == 1 ? 4096 : 1024) / element;
-    if (element > size) page = std::min(page, 16384 / (lane * element));
+    if (widened) page = std::min(page, 16384 / (lane * element));
     p.run = inner.extent;
     const order::index of_run = (p.run - 1) / page + 1, vectors = (p.run - 1) / column_width + 1;
     p.outputs = static_cast<int>((vectors - 1) / of_run + 1) * column_width;
+    if (of_run == 1 && l.kept.rank > 1) {  // or several runs
+      const order::index rows = l.kept.dims[l.kept.rank - 2].extent,
+                         share = l.outputs / p.run / chunk_count(threads),
+                         at_once = std::min({rows, page / static_cast<order::index>(p.outputs),
+                                             std::max<order::index>(1, share)});
+      if (at_once > 1) {
+        p.runs = rows;
+        p.runs_at_once = (rows - 1) / ((rows - 1) / at_once + 1) + 1;
+      }
+    }
   } else {  // a tile in the second-level cache, as wide as can be
     const auto height = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
     p.outputs = std::clamp(65536 / height, std::max(column_width, 64 / static_cast<int>(size)),
                            max_columns);
   }
-  p.strips = l.outputs / p.run * ((p.run - 1) / static_cast<order::index>(p.outputs) + 1);
+  p.strips = p.runs_at_once > 1
+                 ? l.outputs / (p.runs * p.run) * ((p.runs - 1) / p.runs_at_once + 1)
+                 : l.outputs / p.run * ((p.run - 1) / static_cast<order::index>(p.outputs) + 1);
   const order::index leaves = order::leaf_count(l.n);
   p.chunk = std::min(leaves, max_leaves);
   if (threads > 1) {
@@ -130,33 +150,45 @@ class column_worker {
   template <class Done>
   void run(order::index first, int outputs, order::index begin, order::index n, Done done) {
     find_outputs(first, outputs);
-    padded_outputs_ = (outputs + column_width - 1) / column_width * column_width;
+    const auto padded = [](int count) {
+      return (count + column_width - 1) / column_width * column_width;
+    };
+    padded_outputs_ =
+        is_in_place() ? static_cast<int>(runs_.size()) * padded(runs_[0].count) : padded(outputs);
     start(order::leaf_count(n));
     for (order::index i = 0; i < n; i += order::leaf) {
       const int size = static_cast<int>(std::min<order::index>(order::leaf, n - i));
-      if (!p_.transposed)
+      if (!p_.transposed && found_ != begin + i + 1) {
         detail::offsets_of(l_.reduced, begin + i, static_cast<order::index>(size), offsets_[0],
                            l_.y ? offsets_[1] : nullptr);
+        found_ = begin + i + 1;
+      }
       const batch_kernels* last = nullptr;
       for (std::size_t k = 0; k < tasks_.size(); ++k) {
         const batch_kernels& kernels = tasks_[k].kernels.batch;
         const int first_index = static_cast<int>(i);
         if (is_in_place() || p_.tiny) {  // as they are stored
           if (p_.tiny && k == 0) gather_tiny(first, size);
-          if (kernels.widen)
-            widened_.resize(2 * order::rows * static_cast<std::size_t>(columns()) *
+          const converter widen = kernels.widen_before();
+          if (widen)
+            widened_.resize(2 * order::rows * static_cast<std::size_t>(padded_outputs_) *
                             kernels.element);
           column_leaf leaf{tile_.data(),   tile_.data() + tile_.size() / 2,
                            tile_rows_,     tile_rows_,
                            size,           first_index,
-                           kernels.widen,  size_,
+                           widen,          size_,
                            widened_.data()};
           if (!p_.tiny) {
             leaf.x = runs_[0].x, leaf.x_rows = offsets_[0];
             leaf.y = runs_[0].y, leaf.y_rows = offsets_[1];
+            leaf.runs = runs();
+            if (leaf.runs > 1) {
+              const auto& rows = l_.kept.dims[l_.kept.rank - 2];
+              leaf.x_apart = rows.x, leaf.y_apart = rows.y;
+            }
           }
           if (!l_.y) leaf.y = nullptr;
-          kernels.add(counters_[k], leaf, columns());
+          (widen ? kernels.add : kernels.add_stored)(counters_[k], leaf, columns());
           continue;
         }
         if (!last || last->transpose != kernels.transpose) gather(kernels, size);
@@ -169,8 +201,8 @@ class column_worker {
     }
     for (std::size_t k = 0; k < tasks_.size(); ++k) {
       states_.resize(static_cast<std::size_t>(padded_outputs_) * tasks_[k].states.size);
-      tasks_[k].kernels.batch.total(counters_[k], columns(), first * p_.apart + begin, p_.apart,
-                                    states_.data());
+      tasks_[k].kernels.batch.total(counters_[k], columns(), runs(), first * p_.apart + begin,
+                                    p_.apart, states_.data());
       done(k, static_cast<const std::byte*>(states_.data()));
     }
   }
@@ -219,9 +251,12 @@ class column_worker {
   }
 
   bool is_in_place() const {
-    return !p_.transposed && runs_.size() == 1 && outputs_ >= column_width;
+    return !p_.transposed && (runs_.size() == 1 || p_.runs_at_once > 1) &&
+           runs_[0].count >= column_width;
   }
-  int columns() const { return is_in_place() ? outputs_ : padded_outputs_; }
+  // In each of some runs.
+  int columns() const { return is_in_place() ? runs_[0].count : padded_outputs_; }
+  int runs() const { return is_in_place() ? static_cast<int>(runs_.size()) : 1; }
 
   // The n elements of all outputs, which lie in short rows, to the tile.
   void gather_tiny(order::index first, int n) {
@@ -272,7 +307,8 @@ class column_worker {
   const column_plan& p_;
   const std::size_t size_;
   std::vector<column_counter> counters_;
-  int outputs_ = 0, padded_outputs_ = 0;  // of a run; rounded up
+  int outputs_ = 0, padded_outputs_ = 0;  // of a strip; rounded up, each run by itself
+  order::index found_ = 0;                // 1 + the first element of which there are offsets, or 0
   std::vector<contiguous_outputs> runs_;
   std::vector<std::byte> pending_, tile_, widened_, states_;
   static_assert(max_columns == order::leaf);

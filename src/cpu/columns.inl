@@ -3,29 +3,67 @@
 // are whole subtrees. Included once per target, after that target's `simd`, `arith`, `order`,
 // `method` and `fold`, inside that target's namespace.
 
-template <class F, class A>
+// A partial of numbers K as one of numbers A, which hold these.
+template <class K, class A, class S>
+auto partial_in(S s) {
+  if constexpr (std::is_same_v<K, A> || !std::is_integral_v<K> || sizeof(K) == sizeof(A))
+    return s;
+  else
+    return s.map([](auto x) {
+      if constexpr (std::is_same_v<decltype(x), K>)
+        return static_cast<A>(x);
+      else
+        return x;
+    });
+}
+// That of a state of F; `first` is the index of its first element.
+template <class F, class K, class A, class S>
+auto partial_of(S s, order::index first) {
+  return partial_in<K, A>(F::template rebase<K>(s, first));
+}
+
+// Of elements T, which are widened to K as they are loaded, with partials of numbers A.
+template <class F, class T, class K, class A>
 struct column_engine {
-  using V = simd::vec<A>;
+  using V = simd::vec<K>;
   using state = typename F::template state<V>;
-  using partial = decltype(F::template rebase<A>(std::declval<typename F::template state<A>>(), 0));
-  static constexpr int width = simd::width<A>;
+  using scalar_state = typename F::template state<K>;
+  using partial = decltype(partial_of<F, K, A>(std::declval<scalar_state>(), 0));
+  static constexpr int width = simd::width<K>;
   static_assert(sizeof(state) <= width * sizeof(partial));
+  // Whether a state is one vector, of its lanes' partials.
+  static constexpr bool is_packed = std::is_same_v<partial, scalar_state> &&
+                                    sizeof(state) == sizeof(V) &&
+                                    sizeof(state) == width * sizeof(partial);
 
   static int vectors(int outputs) { return (outputs + width - 1) / width; }
   // The first output in vector v; the last vector may share outputs with the one before.
   static int first_in(int v, int outputs) { return std::min(v * width, outputs - width); }
 
-  // Lane `lane`, of `rows` elements. Where they lie in place, memory is asked for the next lane: of
-  // a short leaf a lane is too few rows for it to foresee them.
+  // The node of `Lanes` lanes from `lane` on, of `rows` elements each, of the outputs at x and y.
+  // Where they lie in place, memory is asked for the next lanes, `ahead` of these: of a short leaf
+  // a lane is too few rows for it to foresee them.
+  template <int Lanes, class Rows>
+  BITFOLD_INLINE static state lanes_of(const column_leaf& leaf, int lane, int ahead, Rows rows,
+                                       const T* at_x, const T* at_y) {
+    if constexpr (Lanes > 1) {
+      const auto n = static_cast<order::index>(Lanes / 2 * rows);
+      const state left = lanes_of<Lanes / 2>(leaf, lane, ahead, rows, at_x, at_y),
+                  right = lanes_of<Lanes / 2>(leaf, lane + Lanes / 2, ahead, rows, at_x, at_y);
+      return F::merge(left, right, bitfold::fold::counts{n, n});
+    } else {
+      return lane_of(leaf, lane, ahead, rows, at_x, at_y);
+    }
+  }
   template <class Rows>
-  BITFOLD_INLINE static state lane_of(const column_leaf& leaf, int lane, Rows rows, int output) {
+  BITFOLD_INLINE static state lane_of(const column_leaf& leaf, int lane, int ahead, Rows rows,
+                                      const T* at_x, [[maybe_unused]] const T* at_y) {
     return method::fold_lane<F, order::rows>(rows, [&](int r) BITFOLD_LAMBDA {
-      const int i = r * order::lanes + lane, next = std::min(i + 1, leaf.size - 1);
-      __builtin_prefetch(static_cast<const A*>(leaf.x) + leaf.x_rows[next] + output);
-      const V x = simd::load<A>(static_cast<const A*>(leaf.x) + leaf.x_rows[i] + output);
+      const int i = r * order::lanes + lane, next = std::min(i + ahead, leaf.size - 1);
+      __builtin_prefetch(at_x + leaf.x_rows[next]);
+      const V x = simd::load<K>(at_x + leaf.x_rows[i]);
       if constexpr (F::element == fold::element_kind::pair)
-        return fold::pair_of<V>{
-            x, simd::load<A>(static_cast<const A*>(leaf.y) + leaf.y_rows[i] + output)};
+        return fold::pair_of<V>{x, simd::load<K>(at_y + leaf.y_rows[i])};
       else if constexpr (F::element == fold::element_kind::indexed)
         return fold::indexed_element<V, arith::index_of<V>>{
             x, arith::index_constant(x, leaf.first + i)};
@@ -34,45 +72,54 @@ struct column_engine {
     });
   }
 
-  template <class Rows>
+  template <int Lanes, class Rows>
   BITFOLD_INLINE static void push(column_counter& c, const column_leaf& leaf, int lane, Rows rows,
                                   int outputs) {
-    const int count = vectors(outputs), merges = std::countr_one(c.lanes);
-    order::index n = static_cast<order::index>(rows);
-    for (int v = 0; v < count; ++v) {
-      state s = lane_of(leaf, lane, rows, first_in(v, outputs));
-      state* entry = static_cast<state*>(c.pending) + c.depth * count + v;
-      n = static_cast<order::index>(rows);
-      for (int k = 1; k <= merges; ++k) {
-        entry -= count;
-        const order::index left = c.elements[c.depth - k];
-        s = F::merge(*entry, s, bitfold::fold::counts{left, n});
-        n += left;
+    const int of_run = vectors(outputs), count = leaf.runs * of_run,
+              merges = std::countr_one(c.lanes / Lanes);
+    order::index n = static_cast<order::index>(Lanes * rows);
+    state* last = static_cast<state*>(c.pending) + c.depth * count;
+    for (int run = 0; run < leaf.runs; ++run) {
+      const T *x = static_cast<const T*>(leaf.x) + run * leaf.x_apart, *y = nullptr;
+      if constexpr (F::element == fold::element_kind::pair)
+        y = static_cast<const T*>(leaf.y) + run * leaf.y_apart;
+      for (int v = 0; v < of_run; ++v, ++last) {
+        const int output = first_in(v, outputs);
+        state s = lanes_of<Lanes>(leaf, lane, Lanes, rows, x + output, y + output);
+        state* entry = last;
+        n = static_cast<order::index>(Lanes * rows);
+        for (int k = 1; k <= merges; ++k) {
+          entry -= count;
+          const order::index left = c.elements[c.depth - k];
+          s = F::merge(*entry, s, bitfold::fold::counts{left, n});
+          n += left;
+        }
+        *entry = s;
       }
-      *entry = s;
     }
     c.depth -= merges;
     c.elements[c.depth++] = n;
-    ++c.lanes;
+    c.lanes += Lanes;
   }
 
   // The elements of a lane, widened; memory is asked for the next one.
   static void widen(const column_leaf& leaf, int lane, int outputs) {
     const auto size = static_cast<std::ptrdiff_t>(leaf.stored);
-    auto* to = static_cast<A*>(leaf.widened);
-    const auto put = [&](const void* rows, const std::ptrdiff_t* offsets) {
-      for (int i = lane; i < leaf.size; i += order::lanes, to += outputs) {
-        const auto row = [&](int k) {
-          return static_cast<const std::byte*>(rows) + offsets[k] * size;
-        };
-        const std::byte* const next = row(std::min(i + 1, leaf.size - 1));
-        for (std::ptrdiff_t b = 0; b < outputs * size; b += 64) __builtin_prefetch(next + b);
-        leaf.widen(row(i), static_cast<std::size_t>(outputs), to);
-      }
+    auto* to = static_cast<T*>(leaf.widened);
+    const auto put = [&](const void* rows, const std::ptrdiff_t* offsets, std::ptrdiff_t apart) {
+      for (int i = lane; i < leaf.size; i += order::lanes)
+        for (int run = 0; run < leaf.runs; ++run, to += outputs) {
+          const auto row = [&](int k) {
+            return static_cast<const std::byte*>(rows) + (offsets[k] + run * apart) * size;
+          };
+          const std::byte* const next = row(std::min(i + 1, leaf.size - 1));
+          for (std::ptrdiff_t b = 0; b < outputs * size; b += 64) __builtin_prefetch(next + b);
+          leaf.widen(row(i), static_cast<std::size_t>(outputs), to);
+        }
     };
-    put(leaf.x, leaf.x_rows);
-    to = static_cast<A*>(leaf.widened) + order::rows * outputs;
-    if (leaf.y) put(leaf.y, leaf.y_rows);
+    put(leaf.x, leaf.x_rows, leaf.x_apart);
+    to = static_cast<T*>(leaf.widened) + order::rows * leaf.runs * outputs;
+    if (leaf.y) put(leaf.y, leaf.y_rows, leaf.y_apart);
   }
 
   static void add(column_counter& c, const column_leaf& leaf, int outputs) {
@@ -80,25 +127,46 @@ struct column_engine {
     column_leaf taken = leaf;
     std::ptrdiff_t widened_rows[order::leaf];
     if (leaf.widen) {  // every lane to the same place, where it stays in the first-level cache
-      for (int i = 0; i < leaf.size; ++i)
-        widened_rows[i] = static_cast<std::ptrdiff_t>(i / order::lanes) * outputs;
+      const std::ptrdiff_t pitch = leaf.runs * outputs;
+      for (int i = 0; i < leaf.size; ++i) widened_rows[i] = i / order::lanes * pitch;
       taken.x = leaf.widened;
-      taken.y = static_cast<A*>(leaf.widened) + order::rows * outputs;
+      taken.y = static_cast<T*>(leaf.widened) + order::rows * pitch;
       taken.x_rows = taken.y_rows = widened_rows;
+      taken.x_apart = taken.y_apart = outputs;
     }
-    for (int l = 0; l < lanes; ++l) {
+    for (int l = 0; l < lanes;) {
       const int rows = order::lane_size(leaf.size, l);
+      // Small states of several short lanes meet in registers.
+      if constexpr (width > 1 && sizeof(state) == sizeof(V)) {
+        if (!leaf.widen &&
+            (push_several<8, 1>(c, taken, l, outputs) || push_several<4, 2>(c, taken, l, outputs) ||
+             push_several<2, 4>(c, taken, l, outputs)))
+          continue;
+      }
       if (leaf.widen) widen(leaf, l, outputs);
       if (rows == order::rows)
-        push(c, taken, l, std::integral_constant<int, order::rows>(), outputs);
+        push<1>(c, taken, l, std::integral_constant<int, order::rows>(), outputs);
       else
-        push(c, taken, l, rows, outputs);
+        push<1>(c, taken, l, rows, outputs);
+      ++l;
     }
   }
+  // If that many lanes from l on are a node of lanes of so many elements.
+  template <int Lanes, int Rows>
+  BITFOLD_INLINE static bool push_several(column_counter& c, const column_leaf& leaf, int& l,
+                                          int outputs) {
+    if (l % Lanes != 0 || l + Lanes > order::lane_count(leaf.size) ||
+        order::lane_size(leaf.size, l) != Rows ||
+        order::lane_size(leaf.size, l + Lanes - 1) != Rows)
+      return false;
+    push<Lanes>(c, leaf, l, std::integral_constant<int, Rows>(), outputs);
+    l += Lanes;
+    return true;
+  }
 
-  static void total(const column_counter& c, int outputs, order::index first, order::index apart,
-                    void* to) {
-    const int count = vectors(outputs);
+  static void total(const column_counter& c, int outputs, int runs, order::index first,
+                    order::index apart, void* to) {
+    const int of_run = vectors(outputs), count = runs * of_run;
     for (int v = 0; v < count; ++v) {
       const state* entry = static_cast<const state*>(c.pending) + (c.depth - 1) * count + v;
       state s = *entry;
@@ -108,10 +176,14 @@ struct column_engine {
         s = F::merge(*entry, s, bitfold::fold::counts{c.elements[k], n});
         n += c.elements[k];
       }
-      auto output = static_cast<order::index>(first_in(v, outputs));
+      auto output = static_cast<order::index>(v / of_run * outputs + first_in(v % of_run, outputs));
       auto* out = static_cast<std::byte*>(to) + output * sizeof(partial);
+      if constexpr (is_packed) {
+        std::memcpy(out, &s, sizeof s);
+        continue;
+      }
       for (int i = 0; i < width; ++i, ++output, out += sizeof(partial)) {
-        const partial p = F::template rebase<A>(
+        const partial p = partial_of<F, K, A>(
             s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, i); }), first + output * apart);
         std::memcpy(out, &p, sizeof p);
       }
@@ -203,12 +275,12 @@ void transpose(const void* x, const std::ptrdiff_t* rows, int count, int n, void
 // Outputs whose own elements lie in a row, as many at once as a vector has lanes: each is read from
 // end to end as if it were alone, in runs of lanes that are complete subtrees. Before the lanes of
 // one output would meet, they are exchanged for those of the others.
-template <class F, class Source>
+template <class F, class Source, class A>
 struct row_engine {
-  using A = typename Source::accumulator;
+  using K = typename Source::accumulator;
   using single = engine<F, Source>;
   using state = typename single::state;
-  using partial = decltype(F::template rebase<A>(std::declval<typename single::scalar_state>(), 0));
+  using partial = decltype(partial_of<F, K, A>(std::declval<typename single::scalar_state>(), 0));
   static constexpr int width = single::width, columns = single::columns;
 
   // Some neighbouring lanes of a leaf, which begins at element `at`: of n elements each, and the
@@ -328,8 +400,8 @@ struct row_engine {
       }
       const state s = c.pending[0];
       for (int k = 0; k < std::min(width, count - done); ++k, out += sizeof(partial)) {
-        const partial p = F::template rebase<A>(
-            s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, k); }), 0);
+        const partial p =
+            partial_of<F, K, A>(s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, k); }), 0);
         std::memcpy(out, &p, sizeof p);
       }
     }

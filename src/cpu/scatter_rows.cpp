@@ -203,7 +203,7 @@ class block_folder {
       kernels.add(counter, leaf, static_cast<int>(columns));
     }
     std::byte* const states = states_.get(columns * folds_.states.size);
-    kernels.total(counter, static_cast<int>(columns), 0, 0, states);
+    kernels.total(counter, static_cast<int>(columns), 1, 0, 0, states);
     folds_.states.finish(t_.whole, states, b.columns, n, to);
   }
 

@@ -40,7 +40,7 @@ HWY_INLINE vec<A> load(const T* p) {
     } else {
       return hn::ConvertTo(d, load<W>(p));
     }
-  } else if constexpr (std::is_floating_point_v<A> || sizeof(T) == 4) {
+  } else if constexpr (std::is_floating_point_v<A> || sizeof(A) == 4 || sizeof(T) == 4) {
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, tag<A>>(), p));
   } else {  // 8- and 16-bit integers by way of 32 bits
     using I = std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>;

@@ -89,16 +89,21 @@ class tile_counter {
 // ---- Tiles --------------------------------------------------------------------------------------
 
 /// Folds n elements, of which the first has index `first`, into one partial.
-inline void fold_whole(const task& t, inputs data, std::size_t n, order::index first, partial& s,
-                       target& by) {
+inline void fold_whole(const task& t, std::span<const leaf_run> runs, std::size_t n,
+                       order::index first, partial& s, target& by) {
   s.n = n;
   if (t.own) {
     s.size = t.own->state_bytes;
     t.own->fold(t.own->source, first, n, s.bytes);
   } else {
     s.size = t.states.size;
-    by = t.kernels.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), first, s.bytes);
+    by = t.kernels.fold(runs, n / order::leaf, static_cast<int>(n % order::leaf), first, s.bytes);
   }
+}
+inline void fold_whole(const task& t, inputs data, std::size_t n, order::index first, partial& s,
+                       target& by) {
+  const leaf_run run{data, n / order::leaf};
+  fold_whole(t, {&run, 1}, n, first, s, by);
 }
 
 /// The elements of a tile: few enough to stay in the first-level cache while every task folds them.
@@ -107,29 +112,41 @@ inline constexpr std::size_t tile_elements = 16 * order::leaf;
 /// Folds a tile for several tasks. Neighbouring tasks with the same conversion share its result.
 class tile_folder {
  public:
-  /// Calls f(k, state of tasks[k]) for up to tile_elements elements.
+  /// Calls f(k, state of tasks[k]) for up to tile_elements elements of some runs.
   template <class F>
-  void fold(std::span<const task> tasks, inputs stored, std::size_t n, order::index first,
-            target& by, F f) {
+  void fold(std::span<const task> tasks, std::span<const leaf_run> runs, std::size_t n,
+            order::index first, target& by, F f) {
     converter last = nullptr;
     for (std::size_t k = 0; k < tasks.size(); ++k) {
-      inputs data = stored;
+      partial s;
       if (const converter convert = tasks[k].kernels.convert) {
         if (!converted_)
           converted_ =
               std::make_unique_for_overwrite<std::byte[]>(2 * tile_elements * sizeof(double));
         std::byte *const x = converted_.get(), *const y = x + tile_elements * sizeof(double);
         if (convert != last) {
-          convert(stored.x, n, x);
-          if (stored.y) convert(stored.y, n, y);
+          std::size_t done = 0;
+          for (const leaf_run& run : runs) {
+            const std::size_t taken = &run == &runs.back() ? n - done : run.leaves * order::leaf,
+                              to = done * tasks[k].kernels.batch.element;
+            convert(run.data.x, taken, x + to);
+            if (run.data.y) convert(run.data.y, taken, y + to);
+            done += taken;
+          }
           last = convert;
         }
-        data = {x, stored.y ? y : nullptr};
+        fold_whole(tasks[k], inputs{x, runs[0].data.y ? y : nullptr}, n, first, s, by);
+      } else {
+        fold_whole(tasks[k], runs, n, first, s, by);
       }
-      partial s;
-      fold_whole(tasks[k], data, n, first, s, by);
       f(k, s);
     }
+  }
+  template <class F>
+  void fold(std::span<const task> tasks, inputs stored, std::size_t n, order::index first,
+            target& by, F f) {
+    const leaf_run run{stored, n / order::leaf};
+    fold(tasks, {&run, 1}, n, first, by, f);
   }
 
  private:

@@ -71,10 +71,11 @@ void run_columns(const work& w, const detail::layout& l, const column_plan& p, i
 /// Columns that are one output together.
 void run_joined_columns(const work& w, const detail::layout& l, const column_plan& p,
                         std::uint64_t output, int threads);
-/// Short contiguous outputs, several at a time.
+/// Short outputs, several at a time.
 void run_rows(const work& w, const detail::layout& l, int threads);
-/// One output whose elements do not lie in a row, block by block. Says which target folded it.
-target run_blocks(const work& w, const detail::layout& l, const block_plan& p, std::uint64_t output,
-                  int threads);
+/// Outputs whose elements do not lie in a row, one by one, block by block. Says which target folded
+/// them.
+target run_blocks(const work& w, const detail::layout& l, const block_plan& p, std::uint64_t first,
+                  std::uint64_t end, int threads);
 
 }  // namespace bitfold::cpu

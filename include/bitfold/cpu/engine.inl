@@ -83,6 +83,20 @@ struct array_elements {
   }
 };
 
+/// The leaves of an array, one behind the other. Others have the same members.
+template <class Source>
+struct leaves_in_a_row {
+  Source at;
+  /// Whether the next n lie one behind the other.
+  static constexpr bool in_a_row(order::index) { return true; }
+  /// Where the next n do; or the tail behind all.
+  BITFOLD_INLINE Source next(order::index n) {
+    const Source here = at;
+    at = at.ahead(static_cast<int>(n) * order::leaf);
+    return here;
+  }
+};
+
 template <class F, class Source>
 struct engine {
   using A = typename Source::accumulator;
@@ -220,13 +234,24 @@ struct engine {
   static constexpr int leaves_at_once = is_plain_sum<F> || sizeof(state) == sizeof(V) ? 4 : 1;
   static constexpr index leaves_lane_size = leaves_at_once * order::leaf / width,
                          leaf_lane_size = order::leaf / width;
-  BITFOLD_INLINE static state fold_leaves(Source p) {
-    state v[leaves_at_once];
-    BITFOLD_UNROLL_VECTORS
-    for (int i = 0; i < leaves_at_once; ++i) v[i] = full_leaf(p.ahead(i * order::leaf));
-    fold_vectors(v, leaf_lane_size);
-    return v[0];
+  template <class Leaves>
+  BITFOLD_INLINE static state fold_leaves(Leaves& leaves) {
+    if constexpr (leaves_at_once == 1) {
+      return full_leaf(leaves.next(1));
+    } else {
+      state v[leaves_at_once];
+      if (leaves.in_a_row(leaves_at_once)) {
+        const Source p = leaves.next(leaves_at_once);
+        BITFOLD_UNROLL_VECTORS
+        for (int i = 0; i < leaves_at_once; ++i) v[i] = full_leaf(p.ahead(i * order::leaf));
+      } else {
+        for (state& s : v) one_leaf(leaves.next(1), s);
+      }
+      fold_vectors(v, leaf_lane_size);
+      return v[0];
+    }
   }
+  __attribute__((noinline)) static void one_leaf(Source p, state& s) { s = full_leaf(p); }
 
   // A binary counter: entry k is a complete subtree, larger than all entries after it.
   struct counter {
@@ -241,29 +266,34 @@ struct engine {
     }
   };
 
-  /// Folds `leaves` full leaves from p on, and a short one of `tail` elements, into one partial.
-  /// There is at least one element; p is at index `first`.
-  static auto run(Source p, index leaves, int tail, index first) {
-    if (leaves == 0) return F::template rebase<A>(short_leaf(p, tail), first);
+  /// Folds `count` full leaves, and a short one of `tail` elements behind them, into one partial.
+  /// There is at least one element; the first one has index `first`.
+  template <class Leaves>
+  static auto run(Leaves leaves, index count, int tail, index first) {
+    if (count == 0) return F::template rebase<A>(short_leaf(leaves.next(0), tail), first);
     counter c;
-    for (index l = 0; l < leaves / leaves_at_once; ++l, p = p.ahead(leaves_at_once * order::leaf))
-      c.push(fold_leaves(p), l, leaves_lane_size);
+    for (index l = 0; l < count / leaves_at_once; ++l)
+      c.push(fold_leaves(leaves), l, leaves_lane_size);
     // Leaves left over: their subtrees are smaller than any in the counter, so count anew above it.
-    for (index l = 0; l < leaves % leaves_at_once; ++l, p = p.ahead(order::leaf))
-      c.push(full_leaf(p), l, leaf_lane_size);
+    if constexpr (leaves_at_once > 1)
+      for (index l = 0; l < count % leaves_at_once; ++l) {
+        state s;
+        one_leaf(leaves.next(1), s);
+        c.push(s, l, leaf_lane_size);
+      }
 
     using partial = decltype(F::template rebase<A>(fold_lanes(c.pending[0], 1), first));
     bool has_total = tail > 0;
     partial total;
     index n = static_cast<index>(tail);
-    if (has_total) total = F::template rebase<A>(short_leaf(p, tail), first);
+    if (has_total) total = F::template rebase<A>(short_leaf(leaves.next(0), tail), first);
     while (c.depth > 0) {
       --c.depth;
       const partial s =
           F::template rebase<A>(fold_lanes(c.pending[c.depth], c.lane_elements[c.depth]), first);
-      const index count = c.lane_elements[c.depth] * width;
-      total = has_total ? F::merge(s, total, bitfold::fold::counts{count, n}) : s;
-      n += count;
+      const index left = c.lane_elements[c.depth] * width;
+      total = has_total ? F::merge(s, total, bitfold::fold::counts{left, n}) : s;
+      n += left;
       has_total = true;
     }
     return total;
