@@ -418,6 +418,18 @@ TEST_CASE("views: an output does not see the batch") {
   }
 }
 
+TEST_CASE("segments and keys: as long as their neighbours, every operation") {
+  test::lists_case c;
+  for (const std::int64_t length : {1, 8, 31, 33, 64, 255, 511, 600})
+    for (const std::size_t count : {3, 4, 9, 70})
+      if (length < 255 || count < 70) c.lengths.insert(c.lengths.end(), count, length);
+  for (const dtype t : test::types({dtype::f32, dtype::f16, dtype::u8}, {dtype::i32, dtype::f64}))
+    for (const bool two : {false, true}) {
+      c.type = t, c.two = two;
+      CHECK(differing(c) == "");
+    }
+}
+
 TEST_CASE("segments and keys: of any length, every operation") {
   test::random_bits next{5};
   for (int round = 0; round < (test::brief() ? 40 : 200); ++round)

@@ -16,6 +16,7 @@
 #include "blocks.hpp"
 #include "columns.hpp"
 #include "exact_outputs.hpp"
+#include "short_rows.hpp"
 #include "work.hpp"
 
 namespace bitfold::cpu {
@@ -30,6 +31,7 @@ class worker {
       : w_(w),
         size_(size_of(w.source.type)),
         single_task_(w.tasks.size() == 1 && w.whole_reductions.empty() && w.sums.empty()),
+        several_(w),
         exact_rows_(w) {}
 
   // Outputs whose elements are contiguous.
@@ -37,6 +39,13 @@ class worker {
     target used = w_.used;
     for (std::uint64_t o = first; o < end; ++o) {
       const std::uint64_t n = w_.source.count(o);
+      if (const std::uint64_t alike = alike_from(o, end, n); alike > 3) {
+        inputs rows[short_rows::max];
+        for (std::uint64_t i = 0; i < alike; ++i) rows[i] = as_inputs(w_.source.address(o + i));
+        several_.run(o, alike, n, rows);
+        o += alike - 1;
+        continue;
+      }
       const inputs data = as_inputs(w_.source.address(o));
       if (n == 0) {
         for (std::size_t k = 0; k < w_.reductions.size(); ++k)
@@ -90,6 +99,15 @@ class worker {
  private:
   static constexpr std::size_t tile = tile_elements;
 
+  // How many outputs from o on, which has n elements, are as short and are folded together.
+  std::uint64_t alike_from(std::uint64_t o, std::uint64_t end, std::uint64_t n) const {
+    if (n == 0 || n >= 2 * order::leaf || !w_.only_tasks() || !are_short(w_.tasks, n)) return 1;
+    const std::uint64_t most = std::min<std::uint64_t>(short_rows::max, end - o);
+    std::uint64_t count = 1;
+    while (count < most && w_.source.count(o + count) == n) ++count;
+    return count;
+  }
+
   // Outputs of n elements each, tile by tile. get(begin, b) gives the tile of output b from `begin`
   // on; it is called for all outputs before the next tile, so that they can be gathered together.
   template <class Get>
@@ -141,6 +159,7 @@ class worker {
   const work& w_;
   const std::size_t size_;
   const bool single_task_;
+  short_rows several_;
   tile_folder folder_;
   exact_rows exact_rows_;
   std::vector<std::byte> gathered_, whole_output_;
