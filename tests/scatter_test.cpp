@@ -269,6 +269,40 @@ TEST_CASE("scatter: long lines, many places, wide rows and columns") {
     }
 }
 
+TEST_CASE("scatter: places of few and of many elements among one another") {
+  test::random_bits next{9};
+  const auto run = [&](dtype type, const scattering& how, std::vector<std::size_t> of_places) {
+    std::vector<std::int64_t> keys;
+    for (std::size_t k = 0; k < of_places.size(); ++k)
+      keys.insert(keys.end(), of_places[k], static_cast<std::int64_t>(k));
+    for (std::size_t i = keys.size(); i-- > 1;) std::swap(keys[i], keys[next() % (i + 1)]);
+    if (how.leaves_out)
+      for (std::size_t i = 0; i < keys.size(); i += 5) keys[i] = i % 2 ? -1 : 1 << 20;
+    scatter_case c = make_case(type, how, {static_cast<std::int64_t>(keys.size())}, 0,
+                               static_cast<std::int64_t>(of_places.size()), true, next, true);
+    c.keys = row_major(dtype::i64, nullptr, {static_cast<std::int64_t>(keys.size())});
+    c.key_data = keys;
+    check(c, {1, 3});
+  };
+  for (const dtype type : {dtype::f16, dtype::f32, dtype::f64, dtype::u16})
+    for (scattering how : all_scatterings(type)) {
+      if (how.op == op_id::min || how.op == op_id::mean) continue;
+      const auto with = [&](std::size_t places, std::size_t few, std::vector<std::size_t> others) {
+        std::vector<std::size_t> all(places);
+        for (auto& n : all) n = next() % (few + 1);
+        for (const std::size_t n : others) all[next() % places] = n;
+        run(type, how, all);
+      };
+      with(64, 2, {7});                        // as they come
+      with(100, 6, {8, 9});                    // in 8 lanes, or a place has more
+      with(90, 10, {15, 16, 17, 40});          // in 16
+      with(50, 40, {31, 32, 33, 64});          // in all of them
+      with(48, 90, {255, 256, 257, 300, 90});  // and more than a leaf
+      with(9, 1, {700, 600, 40});              // most of them of few places
+      with(300, 7, {1});
+    }
+}
+
 TEST_CASE("scatter: the order of the elements is that of the axis") {
   // In any other order the large ones would not cancel before the small one comes.
   const std::vector<float> x{1e30f, -1e30f, 1, 2, 1e30f, -1e30f};

@@ -39,6 +39,7 @@ struct scatter_loops {
   static constexpr std::size_t row_width = 16;
   /// The sum of those above `few`.
   using sum_counts = std::size_t (*)(const std::uint32_t* counts, std::uint32_t few, std::size_t n);
+  using max_count = std::uint32_t (*)(const std::uint32_t* counts, std::size_t n);
   load loads;  ///< null where numbers are as they are stored
   store stores;
   join joins;
@@ -46,23 +47,28 @@ struct scatter_loops {
   join_and_store joins_and_stores;
   fold_pairs folds_pairs;
   sum_counts counts_above;
+  max_count largest_count;  ///< 0 of none
 };
 
 struct scatter_task {
   joining how;
   dtype type, number;  ///< of elements; and E: f32, f64, u64, or, of extrema, i32 or i64
   bool with_base, mean, leaves_out;
-  bool ordered;        ///< or else no order of elements shows in the result
-  std::size_t direct;  ///< so many elements one after the other give the bits of their order
-  bool by_pairs;       ///< up to order::lanes of them fold in adjacent pairs
-  reduction whole;     ///< of more, of numbers, and what folds them
+  bool ordered;          ///< or else no order of elements shows in the result
+  std::size_t direct;    ///< so many elements one after the other give the bits of their order
+  std::size_t in_lanes;  ///< of so many the lanes are their elements joined one after the other,
+                         ///< and fold in adjacent pairs: 0, or order::lanes or more
+  reduction whole;       ///< of more, of numbers, and what folds them
   task folds;
   scatter_loops loops;
   target used;
 
   std::size_t size() const { return size_of(type); }
   std::size_t number_size() const { return size_of(number); }
-  bool counts() const { return ordered || !with_base || mean; }
+  /// Whether it is asked how many elements go to a place. (A sum of none is 0, as are zeros.)
+  bool counts(const std::byte* base) const {
+    return ordered || mean || (!with_base && (base || how != joining::sum));
+  }
   static constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 };
 /// Errors (errc::usage): an operation, a method or a type that there is not.
@@ -110,6 +116,8 @@ class line_folder {
 
 std::unique_ptr<line_folder> folder_for(const scatter_task& t);
 
+/// Lines for all threads, one after the other; false, and nothing is done, where they are none.
+bool scatter_long_lines(const scatter_task& t, const scatter_layout& l, int threads);
 /// Each line by itself.
 void scatter_lines(const scatter_task& t, const scatter_layout& l, const options& opts);
 /// Lines whose neighbours are closer in memory than their own elements, several at once.

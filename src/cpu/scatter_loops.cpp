@@ -212,6 +212,13 @@ struct sum_counts_loop {
     return sum;
   }
 };
+struct max_count_loop {
+  [[gnu::always_inline]] static std::uint32_t run(const std::uint32_t* counts, std::size_t n) {
+    std::uint32_t max = 0;
+    for (std::size_t i = 0; i < n; ++i) max = std::max(max, counts[i]);
+    return max;
+  }
+};
 
 template <class As, class Join>
 scatter_loops loops_of(target used) {
@@ -222,7 +229,8 @@ scatter_loops loops_of(target used) {
                     nullptr,
                     loop_for<join_and_store_loop<As, Join>>(used),
                     loop_for<fold_pairs_loop<E, Join>>(used),
-                    loop_for<sum_counts_loop>(used)};
+                    loop_for<sum_counts_loop>(used),
+                    loop_for<max_count_loop>(used)};
   using T = typename As::stored;
   if constexpr (std::is_same_v<As, as_number<T>>) {
     using A = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, std::uint64_t>,
@@ -239,7 +247,7 @@ scatter_task scatter_task_for(const scattering& how, dtype type, const options& 
   const target used = resolve_target(opts);
   const bool floats = is_float(type), mean = how.op == op_id::mean;
   const auto refuse = [](const std::string& what) { throw error(errc::usage, what); };
-  const auto with = [&](joining j, dtype number, std::size_t direct, bool by_pairs,
+  const auto with = [&](joining j, dtype number, std::size_t direct, std::size_t in_lanes,
                         const scatter_loops& loops) {
     const dtype summed = number == dtype::f64 ? dtype::f64 : dtype::f32;
     const reduction whole = j == joining::sum ? make_reduction(op_id::sum, how.method, summed)
@@ -247,14 +255,14 @@ scatter_task scatter_task_for(const scattering& how, dtype type, const options& 
     const bool ordered = floats && j != joining::extremum;
     const task folds = ordered ? task{find_kernels(used, whole), functions_for(whole)} : task{};
     return scatter_task{j,       type,   number,   how.with_base, mean,  how.leaves_out,
-                        ordered, direct, by_pairs, whole,         folds, loops,
+                        ordered, direct, in_lanes, whole,         folds, loops,
                         used};
   };
   return visit(type, [&]<class T>(std::type_identity<T>) {
     using E = sum_of<T>;
     const auto extrema = [&]<bool Largest>() {
       using As = as_rank<T, Largest>;
-      return with(joining::extremum, dtype_of<typename As::number>, scatter_task::any_number, false,
+      return with(joining::extremum, dtype_of<typename As::number>, scatter_task::any_number, 0,
                   loops_of<As, takes_larger>(used));
     };
     // The third of three is a lane's, too, and comes last.
@@ -264,22 +272,23 @@ scatter_task scatter_task_for(const scattering& how, dtype type, const options& 
       case op_id::min: return extrema.template operator()<false>();
       case op_id::prod:
         return with(joining::product, dtype_of<E>, floats ? as_pairs : scatter_task::any_number,
-                    true, loops_of<as_number<T>, multiplies>(used));
+                    order::leaf, loops_of<as_number<T>, multiplies>(used));
       case op_id::sum:
       case op_id::mean: break;
       default: refuse("op: " + std::string(name(how.op)) + " is none that scatters");
     }
     std::size_t direct = scatter_task::any_number;
-    bool by_pairs = false;
+    std::size_t in_lanes = 0;
     if (floats) {
-      by_pairs = how.method == method_id::tree || how.method == method_id::pairwise;
-      if (by_pairs) direct = as_pairs;
+      if (how.method == method_id::tree) in_lanes = order::leaf;
+      if (how.method == method_id::pairwise) in_lanes = order::lanes;
+      if (in_lanes > 0) direct = as_pairs;
       if (how.method == method_id::kahan) direct = 1;
       if (how.method == method_id::exact) direct = 0;
     } else if (how.method == method_id::exact) {
       refuse("method: exact, of " + std::string(name(type)) + ", which scatters modulo 2^64");
     }
-    return with(joining::sum, dtype_of<E>, direct, by_pairs, loops_of<as_number<T>, adds>(used));
+    return with(joining::sum, dtype_of<E>, direct, in_lanes, loops_of<as_number<T>, adds>(used));
   });
 }
 

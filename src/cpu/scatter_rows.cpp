@@ -126,7 +126,7 @@ class block_folder {
   const E* folded(const block_of_rows& b, E* to) {
     if (b.rows.size() <= t_.direct)
       fold_directly(b, to);
-    else if (t_.by_pairs && b.rows.size() <= order::lanes)
+    else if (t_.in_lanes > 0 && b.rows.size() <= order::lanes)
       fold_pairs(b, to);
     else if (folds_.kernels.fold)
       fold_side_by_side(b, to);
