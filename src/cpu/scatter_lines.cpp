@@ -37,36 +37,42 @@ class line_worker {
     at_.resize(lines);
     for (std::size_t c = 0; c < lines; ++c) at_[c] = l_.offset_of(first + c);
     if (at_once_ == 0) return run_in_place();
-    const std::size_t size = t_.size();
     std::uint32_t* const keys = keys_.get(at_once_ * pitch_);
-    std::byte* const x = x_.get(at_once_ * pitch_ * size);
-    std::byte* const base = base_.get(at_once_ * places_pitch_ * size);
-    std::byte* const out = out_.get(at_once_ * places_pitch_ * size);
-    const bool lies = l_.base != nullptr;
+    gather_keys(lines, keys);
     detail::with_bits(t_.type, [&]<class T>(T) {
-      const auto *from = reinterpret_cast<const T*>(l_.x),
-                 *before = reinterpret_cast<const T*>(l_.base);
-      gather_keys(lines, keys);
-      gather(lines, n_, &scatter_layout::offset::x, l_.along.x, from, reinterpret_cast<T*>(x),
-             pitch_);
-      if (lies)
-        gather(lines, l_.places, &scatter_layout::offset::place, l_.along.place, before,
-               reinterpret_cast<T*>(base), places_pitch_);
+      using offset = scatter_layout::offset;
+      const auto *x = reinterpret_cast<const T*>(l_.x) + at_[0].x,
+                 *base = reinterpret_cast<const T*>(l_.base) + at_[0].place;
+      T *const to = reinterpret_cast<T*>(l_.out), *out = to + at_[0].place;
+      std::size_t pitch = n_, places_pitch = l_.places;
+      if (!are_neighbours(lines, &offset::x, l_.along.x, n_)) {
+        pitch = pitch_;
+        x = gather(lines, n_, &offset::x, l_.along.x, reinterpret_cast<const T*>(l_.x), x_, pitch);
+      }
+      const bool in_place = are_neighbours(lines, &offset::place, l_.along.place, l_.places);
+      if (!in_place) {
+        places_pitch = places_pitch_;
+        if (l_.base)
+          base = gather(lines, l_.places, &offset::place, l_.along.place,
+                        reinterpret_cast<const T*>(l_.base), base_, places_pitch);
+        out = reinterpret_cast<T*>(out_.get(at_once_ * places_pitch * sizeof(T)));
+      }
       for (std::size_t c = 0; c < lines; c += together_) {
         const std::size_t taken = std::min(together_, lines - c);
-        folder_->run(keys + c * pitch_, x + c * pitch_ * size, taken * n_, taken * l_.places,
-                     lies ? base + c * places_pitch_ * size : nullptr,
-                     out + c * places_pitch_ * size);
+        folder_->run(
+            keys + c * pitch_, reinterpret_cast<const std::byte*>(x + c * pitch), taken * n_,
+            taken * l_.places,
+            l_.base ? reinterpret_cast<const std::byte*>(base + c * places_pitch) : nullptr,
+            reinterpret_cast<std::byte*>(out + c * places_pitch));
       }
-      auto* const to = reinterpret_cast<T*>(l_.out);
-      const auto* const results = reinterpret_cast<const T*>(out);
+      if (in_place) return;
       if (l_.along.place == 1)
         for (std::size_t c = 0; c < lines; ++c)
-          std::copy_n(results + c * places_pitch_, l_.places, to + at_[c].place);
+          std::copy_n(out + c * places_pitch, l_.places, to + at_[c].place);
       else
         copy_lines(lines, l_.places, [&](std::size_t c, std::size_t i) {
           to[at_[c].place + static_cast<std::int64_t>(i) * l_.along.place] =
-              results[c * places_pitch_ + i];
+              out[c * places_pitch + i];
         });
     });
   }
@@ -90,16 +96,26 @@ class line_worker {
     return t_.leaves_out ? std::optional(static_cast<std::uint32_t>(places)) : std::nullopt;
   }
 
+  // Whether lines lie one behind the other, as they are folded.
+  bool are_neighbours(std::size_t lines, std::int64_t scatter_layout::offset::* offset,
+                      std::int64_t stride, std::size_t n) const {
+    bool all = stride == 1 || n == 1;
+    for (std::size_t c = 1; c < lines; ++c)
+      all &= at_[c].*offset == at_[c - 1].*offset + static_cast<std::int64_t>(n);
+    return all;
+  }
   template <class T>
-  void gather(std::size_t lines, std::size_t n, std::int64_t scatter_layout::offset::* offset,
-              std::int64_t stride, const T* from, T* to, std::size_t pitch) const {
+  T* gather(std::size_t lines, std::size_t n, std::int64_t scatter_layout::offset::* offset,
+            std::int64_t stride, const T* from, scratch<std::byte>& room, std::size_t pitch) const {
+    T* const to = reinterpret_cast<T*>(room.get(at_once_ * pitch * sizeof(T)));
     if (stride == 1) {
       for (std::size_t c = 0; c < lines; ++c) std::copy_n(from + at_[c].*offset, n, to + c * pitch);
-      return;
+      return to;
     }
     copy_lines(lines, n, [&](std::size_t c, std::size_t i) {
       to[c * pitch + i] = from[at_[c].*offset + static_cast<std::int64_t>(i) * stride];
     });
+    return to;
   }
   // Of lines that are folded together, the places lie one behind the other.
   void gather_keys(std::size_t lines, std::uint32_t* to) {
@@ -183,9 +199,11 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
   // As many as fit into the second-level cache, where they are brought together.
   const std::size_t fit =
       (std::size_t{1} << 20) / (n * (t.size() + 4) + 2 * l.places * t.size() + 1);
+  // At least as many as share a line of the cache.
+  const std::size_t least = l.along.key == 1 && l.along.place == 1 ? 1 : 16;
   const std::size_t at_once = in_place       ? 0
                               : l.lines == 1 ? 1
-                                             : std::clamp<std::size_t>(fit, 1, 256);
+                                             : std::clamp<std::size_t>(fit, least, 256);
   const std::uint64_t step = std::max<std::size_t>(at_once, 1), groups = (l.lines - 1) / step + 1;
   const std::uint64_t shares = std::min<std::uint64_t>(groups, chunk_count(threads));
   parallel_for(shares, threads, [&](std::size_t s) {
