@@ -42,7 +42,7 @@ class line_worker {
     detail::with_bits(t_.type, [&]<class T>(T) {
       using offset = scatter_layout::offset;
       const auto *x = reinterpret_cast<const T*>(l_.x) + at_[0].x,
-                 *base = reinterpret_cast<const T*>(l_.base) + at_[0].place;
+                 *base = l_.base ? reinterpret_cast<const T*>(l_.base) + at_[0].place : nullptr;
       T *const to = reinterpret_cast<T*>(l_.out), *out = to + at_[0].place;
       std::size_t pitch = n_, places_pitch = l_.places;
       if (!are_neighbours(lines, &offset::x, l_.along.x, n_)) {

@@ -13,19 +13,20 @@
 namespace bitfold::cpu {
 namespace {
 
-// Room that comes in large pages where the system gives them: small ones take as long to come as
-// what is done with them.
+// Room that, where it is much, comes in large pages if the system gives them: small ones take as
+// long to come as what is done with them.
 struct freed {
   void operator()(void* p) const { std::free(p); }
 };
 template <class T>
 std::unique_ptr<T[], freed> on_large_pages(std::size_t n) {
-  constexpr std::size_t page = std::size_t{1} << 21;
-  const std::size_t bytes = (n * sizeof(T) + page - 1) / page * page;
+  constexpr std::size_t large = std::size_t{1} << 21;
+  const std::size_t page = n * sizeof(T) < large ? 64 : large,
+                    bytes = (n * sizeof(T) / page + 1) * page;
   void* const room = std::aligned_alloc(page, bytes);
   if (!room) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-  madvise(room, bytes, MADV_HUGEPAGE);
+  if (page == large) madvise(room, bytes, MADV_HUGEPAGE);
 #endif
   return std::unique_ptr<T[], freed>(static_cast<T*>(room));
 }
@@ -43,7 +44,8 @@ class long_line {
         at_(l.offset_of(line)),
         n_(l.along.extent),
         threads_(threads),
-        bits_(std::max<int>(std::clamp<int>(std::bit_width(l.places) - 8, 0, 12),
+        bits_(std::max<int>(std::min<int>(12, std::bit_width(l.places / std::clamp<std::uint64_t>(
+                                                                            n_ >> 13, 16, 512))),
                             std::bit_width(l.places >> 11))),
         buckets_((l.places >> bits_) + 1),
         chunks_(std::min<std::size_t>(static_cast<std::size_t>(threads), n_ / 4096 + 1)),
