@@ -120,6 +120,25 @@ struct pair_elements {
     }
   }
 };
+// What rows' states say of them: of two operations those of the first lie before those of the
+// second, `apart` of each.
+template <class F, class A>
+struct finish_rows {
+  [[gnu::always_inline]] static void run(const std::byte* states, std::size_t apart,
+                                         std::size_t rows, std::size_t n, double eps,
+                                         row::statistics<A>* statistics) {
+    for (std::size_t k = 0; k < rows; ++k) {
+      fold::partial<typename F::folded, A> s;
+      if constexpr (F::ops.size() == 1) {
+        std::memcpy(&s, states + k * sizeof s, sizeof s);
+      } else {
+        std::memcpy(&s.a, states + k * sizeof s.a, sizeof s.a);
+        std::memcpy(&s.b, states + apart * sizeof s.a + k * sizeof s.b, sizeof s.b);
+      }
+      statistics[k] = F::template finish<A>(s, n, eps, statistics[k]);
+    }
+  }
+};
 // Of results that are stored as they are computed with, NaNs are the canonical one.
 template <class F, class T, class From>
 struct map_elements {
@@ -202,8 +221,8 @@ void apply_to(const rows& input, void* out, const options& opts) {
   const auto by = conversions_for<T>(used);
   using from = std::conditional_t<makes_pairs, row_pairs<A>, widened_row<F, A>>;
   const auto map = loop_for<map_elements<F, T, from>>(used);
+  const auto finish = loop_for<finish_rows<F, A>>(used);
   // What is folded: the states of these, one behind the other.
-  using state = fold::partial<typename F::folded, A>;
   struct part {
     reduction r;
     std::size_t size;
@@ -230,7 +249,7 @@ void apply_to(const rows& input, void* out, const options& opts) {
         A *const of_w = room.get(), *const of_b = of_w + n, *const first = of_b + n,
                  *const second = first + widened_size,
                  *const wide = makes_pairs ? second + widened_size : first;
-        std::vector<std::byte> states(max_rows * sizeof(state));
+        std::vector<std::byte> states(max_rows * sizeof(fold::partial<typename F::folded, A>));
         std::vector<row::statistics<A>> of_rows(max_rows);
         const auto parameters = [&](const void* from, A neutral, A* to) -> const A* {
           if (from) return widened(by, static_cast<const T*>(from), n, to);
@@ -270,24 +289,12 @@ void apply_to(const rows& input, void* out, const options& opts) {
                       single_thread);
             to += max_rows * p.size;
           }
-          const auto state_of = [&](std::size_t i) {
-            state s;
-            auto* into = reinterpret_cast<std::byte*>(&s);
-            const std::byte* from = states.data();
-            for (const part& p : parts) {
-              std::memcpy(into, from + i * p.size, p.size);
-              into += p.size, from += max_rows * p.size;
+          finish(states.data(), max_rows, taken, n, input.eps, of_rows.data());
+          if constexpr (F::writes)
+            for (std::size_t i = 0; i < taken; ++i) {
+              static_cast<A*>(input.rstd)[k + i] = arith::round_to<A>(of_rows[i].b);
+              if (F::centred) static_cast<A*>(input.mean)[k + i] = arith::round_to<A>(of_rows[i].a);
             }
-            return s;
-          };
-          for (std::size_t i = 0; i < taken; ++i) {
-            row::statistics<A>& s = of_rows[i];
-            s = F::template finish<A>(state_of(i), n, input.eps, s);
-            if constexpr (F::writes) {
-              static_cast<A*>(input.rstd)[k + i] = arith::round_to<A>(s.b);
-              if (F::centred) static_cast<A*>(input.mean)[k + i] = arith::round_to<A>(s.a);
-            }
-          }
           T* const results = static_cast<T*>(out) + k * n;
           if constexpr (F::by_channel)
             for (std::size_t i = 0; i < taken; ++i)
