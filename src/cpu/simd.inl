@@ -336,7 +336,11 @@ HWY_INLINE simd::wide fma(simd::wide a, simd::wide b, simd::wide c) {
 }
 template <class V, class = simd::hn::DFromV<V>>
 HWY_INLINE V at_least(V x, V low) {
+#if HWY_ARCH_X86  // whose Max(a, b) is b where an operand is a NaN or both are zeros
+  return simd::hn::Max(x, low);
+#else
   return simd::hn::IfThenElse(simd::hn::Lt(low, x), x, low);
+#endif
 }
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V scale(V x, V shifted) {

@@ -180,45 +180,26 @@ struct moments {
     using V = decltype(largest);
     constexpr bool narrow = std::is_same_v<arith::element_of<V>, float>;
     static_assert(!narrow || Highest == 2, "skewness and kurtosis are of f64");
+    const auto as_it_is = [](auto x) BITFOLD_LAMBDA { return x; };
     BITFOLD_UNROLL
     for (int r = 1; r < Rows; ++r)
       if (r < count) largest = arith::at_least(arith::abs(get(r)), largest);
+    if constexpr (!std::is_arithmetic_v<V>)  // (One lane alone gains less than a branch costs.)
+      if (arith::all(largest, Highest == 4 ? fits_unscaled(largest) : squares_fit(largest))) {
+        const V first = get(0);
+        return lane_from<Rows>(
+            count, first, arith::constant(first, 1),
+            [&](int r) BITFOLD_LAMBDA { return arith::sub(get(r), first); }, as_it_is);
+      }
     const V scale = Highest == 4 ? range_scale(largest) : square_scale(largest);
     const V first = arith::mul(get(0), scale), back = arith::neg(first);
     const auto offset = [&](int r) BITFOLD_LAMBDA { return arith::fma(get(r), scale, back); };
-    V sum = arith::constant(first, 0);
-    BITFOLD_UNROLL
-    for (int r = 1; r < Rows; ++r) {
-      if (r >= count) continue;
-      const V d = offset(r);
-      sum = r > 1 ? arith::add(sum, d) : d;
-    }
-    static_assert((Rows & (Rows - 1)) == 0);  // 1 / Rows is exact
-    const V shift = count == Rows ? arith::mul(sum, arith::constant(sum, 1.0 / Rows))
-                                  : arith::div(sum, arith::constant(sum, count));
-    V m2{}, m3{}, m4{};
-    BITFOLD_UNROLL
-    for (int r = 0; r < Rows; ++r) {
-      if (r >= count) continue;
-      const V d = arith::sub(offset(r), shift);
-      m2 = r ? arith::fma(d, d, m2) : arith::mul(d, d);
-      if constexpr (Highest == 4) {
-        const V d2 = arith::mul(d, d);
-        m3 = r ? arith::fma(d2, d, m3) : arith::mul(d2, d);
-        m4 = r ? arith::fma(d2, d2, m4) : arith::mul(d2, d2);
-      }
-    }
-    if constexpr (narrow) {  // whose range f64 has to spare: unscaled
+    if constexpr (narrow) {
       const auto unscale = arith::widened(square_unscale(largest));
-      const auto mean = arith::add(arith::widened(first), arith::widened(shift));
-      return state<V>{arith::mul(mean, unscale),
-                      arith::mul(arith::mul(arith::widened(m2), unscale), unscale)};
+      return lane_from<Rows>(count, first, scale, offset,
+                             [&](auto x) BITFOLD_LAMBDA { return arith::mul(x, unscale); });
     } else {
-      const auto mean = arith::two_sum(first, shift);
-      if constexpr (Highest == 4)
-        return state<V>{mean.sum, mean.error, m2, scale, m3, m4};
-      else
-        return state<V>{mean.sum, mean.error, m2, arith::constant(first, 0), scale};
+      return lane_from<Rows>(count, first, scale, offset, as_it_is);
     }
   }
 
@@ -304,6 +285,44 @@ struct moments {
   }
 
  private:
+  /// The lane whose elements are `first` and offset(r) more, scaled. Where f64 has range to spare,
+  /// unscaled(x) is x divided by the scale.
+  template <int Rows, class V, class Offset, class Unscaled>
+  BITFOLD_INLINE static auto lane_from(int count, V first, V scale, Offset offset,
+                                       Unscaled unscaled) {
+    V sum = arith::constant(first, 0);
+    BITFOLD_UNROLL
+    for (int r = 1; r < Rows; ++r) {
+      if (r >= count) continue;
+      const V d = offset(r);
+      sum = r > 1 ? arith::add(sum, d) : d;
+    }
+    const V shift = (count & (count - 1)) == 0  // whose reciprocal is exact
+                        ? arith::mul(sum, arith::constant(sum, 1.0 / count))
+                        : arith::div(sum, arith::constant(sum, count));
+    V m2{}, m3{}, m4{};
+    BITFOLD_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      if (r >= count) continue;
+      const V d = arith::sub(offset(r), shift);
+      m2 = r ? arith::fma(d, d, m2) : arith::mul(d, d);
+      if constexpr (Highest == 4) {
+        const V d2 = arith::mul(d, d);
+        m3 = r ? arith::fma(d2, d, m3) : arith::mul(d2, d);
+        m4 = r ? arith::fma(d2, d2, m4) : arith::mul(d2, d2);
+      }
+    }
+    if constexpr (std::is_same_v<arith::element_of<V>, float>) {
+      const auto mean = arith::add(arith::widened(first), arith::widened(shift));
+      return state<V>{unscaled(mean), unscaled(unscaled(arith::widened(m2)))};
+    } else {
+      const auto mean = arith::two_sum(first, shift);
+      if constexpr (Highest == 4)
+        return state<V>{mean.sum, mean.error, m2, scale, m3, m4};
+      else
+        return state<V>{mean.sum, mean.error, m2, arith::constant(first, 0), scale};
+    }
+  }
   BITFOLD_INLINE static arith::sum_and_error<double> quotient(double hi, double lo, double n) {
     const double q = arith::div(hi, n);
     if (!arith::is_finite(q) || q == 0) return {q, 0};

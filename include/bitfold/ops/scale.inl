@@ -12,6 +12,12 @@ BITFOLD_INLINE V by_range(V largest, V low, V high, V below, V between, V above)
                        arith::select(arith::less(high, largest), above, between));
 }
 
+/// Where by_range takes `between`.
+template <class V>
+BITFOLD_INLINE auto is_between(V largest, V low, V high) {
+  return arith::opposite(arith::either(arith::less(largest, low), arith::less(high, largest)));
+}
+
 /// For squares, added up in a lane: scaled elements are at most 2^60 (f32) or 2^490 (f64).
 template <class V>
 BITFOLD_INLINE V square_scale(V largest) {
@@ -19,6 +25,12 @@ BITFOLD_INLINE V square_scale(V largest) {
                             BITFOLD_LAMBDA { return either_constant(largest, c, d); };
   return by_range(largest, constant(0x1p-37, 0x1p-400), constant(0x1p60, 0x1p490),
                   constant(0x1p97, 0x1p674), constant(1, 1), constant(0x1p-68, 0x1p-534));
+}
+/// Where it is 1.
+template <class V>
+BITFOLD_INLINE auto squares_fit(V largest) {
+  return is_between(largest, either_constant(largest, 0x1p-37, 0x1p-400),
+                    either_constant(largest, 0x1p60, 0x1p490));
 }
 /// Its reciprocal, in f32.
 template <class V>
@@ -41,9 +53,8 @@ BITFOLD_INLINE V range_scale(V largest) {
 /// Where it is 1.
 template <class V>
 BITFOLD_INLINE auto fits_unscaled(V largest) {
-  return arith::opposite(
-      arith::either(arith::less(largest, either_constant(largest, 0x1p-18, 0x1p-150)),
-                    arith::less(either_constant(largest, 0x1p46, 0x1p240), largest)));
+  return is_between(largest, either_constant(largest, 0x1p-18, 0x1p-150),
+                    either_constant(largest, 0x1p46, 0x1p240));
 }
 template <class V>
 BITFOLD_INLINE V lesser_scale(V a, V b) {
