@@ -297,9 +297,9 @@ struct moments {
       const V d = offset(r);
       sum = r > 1 ? arith::add(sum, d) : d;
     }
-    const V shift = (count & (count - 1)) == 0  // whose reciprocal is exact
-                        ? arith::mul(sum, arith::constant(sum, 1.0 / count))
-                        : arith::div(sum, arith::constant(sum, count));
+    static_assert((Rows & (Rows - 1)) == 0);  // 1 / Rows is exact
+    const V shift = count == Rows ? arith::mul(sum, arith::constant(sum, 1.0 / Rows))
+                                  : arith::div(sum, arith::constant(sum, count));
     V m2{}, m3{}, m4{};
     BITFOLD_UNROLL
     for (int r = 0; r < Rows; ++r) {
