@@ -225,8 +225,6 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
       }
 }
 
-// Whole arrays are read in blocks, of rows of memory that are up to 512 bytes wide and half a
-// megabyte in all; or as columns side by side, where rows are whole leaves.
 TEST_CASE(
     "views: operations that fold alike are folded once, each with the bits that it has alone") {
   const std::vector<reduction> all = {
@@ -253,6 +251,8 @@ TEST_CASE(
     }
 }
 
+// Whole arrays are read in blocks, of rows of memory that are up to 512 bytes wide and half a
+// megabyte in all; or as columns side by side, where rows are whole leaves.
 TEST_CASE("views: outputs whose own elements lie in another order, by any number of threads") {
   const auto check = [](const test::view_case& c) {
     std::vector<reduction> all = test::reductions_for(c.type, c.two, false);

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "../channel_functions.hpp"
+#include "../fp_environment.hpp"
 #include "column_sums.hpp"
 
 namespace bitfold::cpu {
@@ -266,6 +267,7 @@ void apply(channel_function f, const channels& of, void* out, const options& opt
 
 void gradient_sums(const channels& of, const channel_sums& to, const options& opts) {
   channel::check(of, to);
+  const detail::fp_environment guard;  // sums meet, and are rounded, on this thread
   with_float(of.type, [&]<class T>(std::type_identity<T>) {
     for (const channel::sums_pass& p : channel::passes_of(of, to))
       if (p.of_channels && of.inner == 1)

@@ -2,6 +2,7 @@
 // a running sum of every column, so that memory is read row by row and nothing else is written.
 #pragma once
 
+#include "../strided.hpp"
 #include "float_loops.hpp"
 
 namespace bitfold::cpu {
@@ -32,8 +33,7 @@ template <class T, class A>
 const A* part_of_row(const conversions<T>& by, const void* rows, std::size_t row,
                      std::size_t columns, std::size_t first, std::size_t n, A* to) {
   const T* const from = static_cast<const T*>(rows) + row * columns + first;
-  constexpr std::size_t line = 64 / sizeof(T);
-  for (std::size_t i = 0; i < n; i += line) __builtin_prefetch(from + columns + i);
+  detail::foresee(reinterpret_cast<std::uintptr_t>(from) + columns * sizeof(T), n * sizeof(T));
   return widened(by, from, n, to);
 }
 

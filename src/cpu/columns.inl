@@ -80,7 +80,7 @@ struct column_engine {
     order::index n = static_cast<order::index>(Lanes * rows);
     state* last = static_cast<state*>(c.pending) + c.depth * count;
     for (int run = 0; run < leaf.runs; ++run) {
-      const T *x = static_cast<const T*>(leaf.x) + run * leaf.x_apart, *y = nullptr;
+      const T *const x = static_cast<const T*>(leaf.x) + run * leaf.x_apart, *y = x;
       if constexpr (F::element == fold::element_kind::pair)
         y = static_cast<const T*>(leaf.y) + run * leaf.y_apart;
       for (int v = 0; v < of_run; ++v, ++last) {

@@ -26,7 +26,8 @@ bool are_finite(const work& w, const double* sums, std::size_t count, std::size_
 // Columns on one thread.
 class exact_columns {
  public:
-  static constexpr std::uint64_t max_width = 1024;  // of a strip: a page of floats
+  // Of a strip, but for the last of a run, which may be up to a vector wider: a page of floats.
+  static constexpr std::uint64_t max_width = 1024;
 
   exact_columns(const work& w, const detail::layout& l, const std::ptrdiff_t* rows)
       : w_(w), l_(l), rows_(rows), any_(w) {}
@@ -76,7 +77,7 @@ class exact_columns {
   const std::ptrdiff_t* const rows_;  // of each element of an output: how far it is from the first
   exact_rows any_;
   std::vector<std::byte> gathered_;
-  double sums_[2][2 * max_width];
+  double sums_[2][2 * (max_width + column_width)];
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace bitfold::cpu {
 /// The nodes that cover some intervals of the leaves of one task, as large as these make them.
 class forest {
  public:
-  /// `leaves` leaves from `leaf` on, a complete subtree or the last leaf, which may be short. They
+  /// `leaves` leaves from `leaf` on, a complete subtree or the last ones, which may be short. They
   /// come behind all others.
   void push(const task& t, order::index leaf, order::index leaves, order::index n,
             const void* state) {

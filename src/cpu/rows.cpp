@@ -6,6 +6,7 @@
 
 #include "../arguments.hpp"
 #include "../row_functions.hpp"
+#include "../fp_environment.hpp"
 #include "column_sums.hpp"
 
 namespace bitfold {
@@ -364,7 +365,7 @@ void parameter_gradients_of(const rows& input, void* dw, void* db, const options
     return [&, room = uninitialized<A>(2 * most_columns<A>(sums))](
                std::size_t k, std::size_t first, std::size_t here, A* to, std::size_t apart) {
       const auto part_of = [&](const void* from, A* wide) {
-        return widened(by, static_cast<const T*>(from) + k * n + first, here, wide);
+        return part_of_row(by, from, k, n, first, here, wide);
       };
       const A* const x = part_of(input.x, room.get());
       if (db) elements(x, here, to + (dw ? apart : 0));
@@ -399,6 +400,7 @@ void apply(row_function f, const rows& input, void* out, const options& opts) {
 void parameter_gradients(row_function f, const rows& input, void* dw, void* db,
                          const options& opts) {
   row::check_parameters(f, input, dw, db);
+  const detail::fp_environment guard;  // sums meet, and are rounded, on this thread
   with_float(input.type, [&]<class T>(std::type_identity<T>) {
     if (f == row_function::layer_norm_backward)
       parameter_gradients_of<row::layer_norm_backward, T>(input, dw, db, opts);

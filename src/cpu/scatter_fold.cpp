@@ -109,7 +109,7 @@ class folder_of final : public line_folder {
       return fold_sorted(keys, numbers, n, places, 0);
     }
     E* const table = table_.get(lanes * pitch_);
-    std::fill_n(table, std::min(most, lanes) * pitch_, Join::template neutral<E>);
+    std::fill_n(table, lanes * pitch_, Join::template neutral<E>);
     const auto lane_of = [&](std::size_t i) -> E& {
       return table[(ranks[i] & (lanes - 1)) * pitch_ + keys[i]];
     };

@@ -196,14 +196,17 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
     return scatter_columns(t, l, threads);
   const bool in_place = l.along.x == 1 && l.along.place == 1 && (l.along.key == 1 || n == 1) &&
                         std::max<std::size_t>(n, l.places) >= short_line;
-  // As many as fit into the second-level cache, where they are brought together.
-  const std::size_t fit =
-      (std::size_t{1} << 20) / (n * (t.size() + 4) + 2 * l.places * t.size() + 1);
-  // At least as many as share a line of the cache.
-  const std::size_t least = l.along.key == 1 && l.along.place == 1 ? 1 : 16;
-  const std::size_t at_once = in_place       ? 0
-                              : l.lines == 1 ? 1
-                                             : std::clamp<std::size_t>(fit, least, 256);
+  const std::size_t bytes = n * (t.size() + 4) + 2 * l.places * t.size() + 1;
+  // As many as fit into the second-level cache, where they are brought together; or, where they
+  // share lines of the cache and none is long, as many as share one. But each thread has some.
+  const bool apart = l.along.key == 1 && l.along.place == 1;
+  const std::size_t fit = (std::size_t{1} << 20) / bytes, least = apart ? 1 : 16,
+                    together = std::clamp<std::size_t>(
+                        std::max(fit, std::min(least, (std::size_t{1} << 22) / bytes)), 1, 256),
+                    of_thread = static_cast<std::size_t>(l.lines) /
+                                static_cast<std::size_t>(std::max(threads, 1)),
+                    at_once =
+                        in_place ? 0 : std::min(together, std::max<std::size_t>(of_thread, 1));
   const std::uint64_t step = std::max<std::size_t>(at_once, 1), groups = (l.lines - 1) / step + 1;
   const std::uint64_t shares = std::min<std::uint64_t>(groups, chunk_count(threads));
   parallel_for(shares, threads, [&](std::size_t s) {

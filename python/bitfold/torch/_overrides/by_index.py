@@ -405,7 +405,7 @@ def _embedding_bag(
     # (On a GPU nobody looks: their length is 0.)
     length = _length_of_all(offsets, n, include_last_offset) if can_look(offsets) else 0
     if length:
-        bag = torch.arange(bags).unsqueeze(1).expand(bags, length).reshape(-1)
+        bag = torch.arange(bags).unsqueeze(1).expand(bags, length).reshape(-1).contiguous()
     else:
         # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
         bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
