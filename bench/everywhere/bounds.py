@@ -252,7 +252,8 @@ def table(path: str, times: str, most: int, units: str = "") -> str:
     bench/everywhere. `units`: one of ncu, where `path` has kernels alone."""
     header, of = read(path)
     ratios = gate.ratios(results.read(times)[1])
-    busy = {case: lines[0] for case, lines in (read(units)[1] if units else of).items() if "issue" in lines[0]}
+    of_units, with_units = read(units) if units else (header, of)
+    busy = {case: lines[0] for case, lines in with_units.items() if "issue" in lines[0]}
     longest: dict[str, list[str]] = {}
     for case in sorted((c for c in of if ratios.get(c, 0) > SLOW), key=lambda c: -ratios[c]):
         longest.setdefault(of[case][0]["kernel"], []).append(case)
@@ -261,7 +262,8 @@ def table(path: str, times: str, most: int, units: str = "") -> str:
     for kernel, cases in sorted(longest.items(), key=lambda item: (-len(item[1]), -ratios[item[1][0]]))[:most]:
         bound = next((bound_of(busy[c]) for c in [*cases, *busy] if c in busy and busy[c]["kernel"] == kernel), "")
         rows.append(f"| `{kernel}` | {len(cases)} | {ratios[cases[0]]:.2f} | `{cases[0]}` | {of[cases[0]][0]['share']:.2f} |" + f" {bound} |" * bool(busy))
-    return "\n".join([f"{header.get('gpu') or header['cpu']}, commit {header['commit']}, {header['date'][:10]}, by {header.get('profiler', 'ncu')}\n", *rows])
+    said = f"{header.get('gpu') or header['cpu']}, commit {header['commit']}, {header['date'][:10]}, by {header.get('profiler', 'ncu')}"
+    return "\n".join([said + (f"; what bounds by {of_units.get('profiler', 'ncu')}, commit {of_units['commit']}\n" if units else "\n"), *rows])
 
 
 def read_ncu(files: list[str]) -> tuple[str, list[dict]]:
