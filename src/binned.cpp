@@ -55,15 +55,6 @@ void clear_sum(exact::term what, dtype type, void* state) {
   visit_sum(what, type, [&]<class S>(std::type_identity<S>) { new (state) S; });
 }
 
-scalar rounded(double value, dtype to) {
-  return visit(to, [&]<class Out>(std::type_identity<Out>) -> scalar {
-    if constexpr (std::is_integral_v<Out>)
-      return {};  // not reached
-    else
-      return as_scalar(arith::round_to<Out>(value));
-  });
-}
-
 scalar finish_exact(const reduction& r, const void* const* sums, std::uint64_t n) {
   return with_form<scalar>(r, [&]<class Chosen>(Chosen) {
     using Form = typename Chosen::fold::form;

@@ -15,8 +15,6 @@ std::span<const exact::term> terms_of(const reduction& r);
 
 /// An empty sum of that term, at `state`.
 void clear_sum(exact::term what, dtype type, void* state);
-/// A value rounded once to a type of floats.
-scalar rounded(double value, dtype to);
 /// The result of r from the sums of its terms, for n elements in all.
 scalar finish_exact(const reduction& r, const void* const* sums, std::uint64_t n);
 

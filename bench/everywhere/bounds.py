@@ -49,8 +49,6 @@ LEAST_SHARE = 0.05
 SLOW = 1.1
 #: Above this share a unit is what bounds a kernel; below it the kernel waits.
 BOUND = 60
-
-
 SAMPLES = 997  # a second, of perf
 SECONDS = 1.0  # of a case's calls, for perf
 

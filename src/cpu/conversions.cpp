@@ -6,7 +6,7 @@
 #include <bitfold/exact.hpp>
 #include <bitfold/product_sum.hpp>
 
-#include "loops.hpp"
+#include "float_loops.hpp"
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
@@ -110,20 +110,14 @@ conversions<T> conversions_for(target used) {
   return {loop_for<widen_elements<T, A>>(used), loop_for<round_elements<T, A>>(used)};
 }
 element_reader reader_of(dtype type, target used) {
-  switch (type) {
-    case dtype::f16: return loop_for<read_elements<float16>>(used);
-    case dtype::bf16: return loop_for<read_elements<bfloat16>>(used);
-    case dtype::f64: return loop_for<read_elements<double>>(used);
-    default: return loop_for<read_elements<float>>(used);
-  }
+  return with_float(type, [=]<class T>(std::type_identity<T>) -> element_reader {
+    return loop_for<read_elements<T>>(used);
+  });
 }
 double_rounding rounding_of_doubles(dtype to, target used) {
-  switch (to) {
-    case dtype::f16: return loop_for<round_doubles<float16>>(used);
-    case dtype::bf16: return loop_for<round_doubles<bfloat16>>(used);
-    case dtype::f64: return loop_for<round_doubles<double>>(used);
-    default: return loop_for<round_doubles<float>>(used);
-  }
+  return with_float(to, [=]<class T>(std::type_identity<T>) -> double_rounding {
+    return loop_for<round_doubles<T>>(used);
+  });
 }
 template conversions<float16> conversions_for(target);
 template conversions<bfloat16> conversions_for(target);

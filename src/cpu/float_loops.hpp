@@ -68,7 +68,7 @@ void for_each_range(std::size_t count, std::size_t bytes, int per_thread, const 
 
 // Calls f(std::type_identity<T>{}) of a float type.
 template <class F>
-void with_float(dtype type, F f) {
+auto with_float(dtype type, F f) {
   switch (type) {
     case dtype::f16: return f(std::type_identity<float16>{});
     case dtype::bf16: return f(std::type_identity<bfloat16>{});

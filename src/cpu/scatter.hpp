@@ -197,4 +197,13 @@ class scratch {
   std::size_t size_ = 0;
 };
 
+/// Numbers as they are stored, or loaded into `room`.
+template <class E>
+const E* loaded(const scatter_loops& by, const std::byte* stored, std::size_t n, scratch<E>& room) {
+  if (!by.loads) return reinterpret_cast<const E*>(stored);
+  E* const numbers = room.get(n);
+  by.loads(stored, n, numbers);
+  return numbers;
+}
+
 }  // namespace bitfold::cpu

@@ -15,7 +15,7 @@ class folder_of final : public line_folder {
 
   void run(const std::uint32_t* keys, const std::byte* x, std::size_t n, std::size_t places,
            const std::byte* base, std::byte* out) override {
-    const E* const numbers = loaded(x, n, numbers_);
+    const E* const numbers = loaded(t_.loops, x, n, numbers_);
     // Whole widths, and a place for what is left out.
     pitch_ = (places / width + 1) * width;
     E* const results = results_.get(pitch_);
@@ -32,19 +32,14 @@ class folder_of final : public line_folder {
       fold_in_lanes(keys, numbers, n, places);
     else
       fold_as_they_come(keys, numbers, n, places);
-    if (t_.with_base && base) t_.loops.joins(results, loaded(base, places, before_), places);
+    if (t_.with_base && base)
+      t_.loops.joins(results, loaded(t_.loops, base, places, before_), places);
     if (t_.mean) t_.loops.divides(results, counts, t_.with_base, places);
     t_.loops.stores(results, base, counts, places, out);
   }
 
  private:
   static constexpr std::size_t width = scatter_loops::row_width;
-
-  const E* loaded(const std::byte* x, std::size_t n, scratch<E>& room) {
-    if (!t_.loops.loads) return reinterpret_cast<const E*>(x);
-    t_.loops.loads(x, n, room.get(n));
-    return room.get(n);
-  }
 
   // What lay there is the first element, as no order shows; but a NaN keeps its bits where nothing
   // goes to it.

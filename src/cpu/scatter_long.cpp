@@ -115,20 +115,15 @@ class long_line {
   void join_anyhow() {
     const std::size_t pitch = l_.places + 1;  // and what is left out
     const auto all = on_large_pages<E>(chunks_ * pitch);
-    const auto numbers_of = [&](const std::byte* stored, std::size_t n, scratch<E>& room) {
-      if (!t_.loops.loads) return reinterpret_cast<const E*>(stored);
-      t_.loops.loads(stored, n, room.get(n));
-      return static_cast<const E*>(room.get());
-    };
     const auto at = [&](std::int64_t offset, std::size_t i) {
       return (offset + static_cast<std::int64_t>(i)) * static_cast<std::int64_t>(t_.size());
     };
     parallel_for(chunks_, threads_, [&](std::size_t c) {
-      E* const results =
-          std::fill_n(all.get() + c * pitch, pitch, Join::template neutral<E>) - pitch;
+      E* const results = all.get() + c * pitch;
+      std::fill_n(results, pitch, Join::template neutral<E>);
       scratch<E> room;
       for_each_block(c, [&](std::size_t first, const std::uint32_t* keys, std::size_t n) {
-        const E* const numbers = numbers_of(l_.x + at(at_.x, first), n, room);
+        const E* const numbers = loaded(t_.loops, l_.x + at(at_.x, first), n, room);
         for (std::size_t i = 0; i < n; ++i)
           results[keys[i]] = Join::apply(results[keys[i]], numbers[i]);
       });
@@ -140,7 +135,7 @@ class long_line {
       for (std::size_t c = 1; c < chunks_; ++c) t_.loops.joins(results, results + c * pitch, n);
       scratch<E> room;
       if (t_.with_base)
-        t_.loops.joins(results, numbers_of(l_.base + at(at_.place, first), n, room), n);
+        t_.loops.joins(results, loaded(t_.loops, l_.base + at(at_.place, first), n, room), n);
       t_.loops.stores(results, nullptr, nullptr, n, l_.out + at(at_.place, first));
     });
   }
