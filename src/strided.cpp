@@ -258,8 +258,13 @@ void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdif
 
 void strided_matrix::copy(std::uint64_t row, std::uint64_t count, std::uint64_t first,
                           std::uint64_t n, std::byte* to, std::size_t pitch) const {
-  // From a short run to the next but one: memory cannot foresee these.
-  const std::int64_t ahead = columns.rank < 2 ? 0 : 2 * (columns.dims[columns.rank - 2].*stride);
+  // From a short run to one that follows it: memory cannot foresee these.
+  std::int64_t ahead = 0;
+  if (columns.rank > 1) {
+    const std::uint64_t run_bytes = columns.dims[columns.rank - 1].extent * size_of(type);
+    const auto runs = std::max<std::uint64_t>(2, 2048 / std::max<std::uint64_t>(1, run_bytes));
+    ahead = static_cast<std::int64_t>(runs) * (columns.dims[columns.rank - 2].*stride);
+  }
   with_bits(type, [&]<class T>(T) {
     const auto to_next = static_cast<std::ptrdiff_t>(pitch / sizeof(T));
     // Runs of rows times runs of elements.

@@ -82,7 +82,9 @@ struct batch_kernels {
   void (*transpose)(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to,
                     int pitch) = nullptr;
 };
-inline constexpr int max_row = 8 * order::leaf;
+inline constexpr int max_row = 256 * order::leaf;
+/// Rows below this may spend most of their time in a tail.
+inline constexpr int max_tailed_row = 8 * order::leaf;
 
 /// How many keys (arith::key_of) n >= 1 elements have, on up to `threads` threads.
 std::size_t count_distinct(dtype type, const void* data, std::size_t n, int threads);

@@ -274,8 +274,10 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
     report(best);
     if (const auto p = plan_columns(w.tasks, *axes, threads))
       return run_columns(w, *axes, *p, threads);
-    const bool few = axes->contiguous() || axes->n < 2 * order::leaf;
-    if (axes->n > 0 && axes->outputs > 1 && few && are_short(w.tasks, axes->n))
+    const bool in_place = axes->contiguous(), few = in_place || axes->n < 2 * order::leaf;
+    if (axes->n > 0 && axes->outputs > 1 &&
+        ((few && are_short(w.tasks, axes->n)) ||
+         (in_place && are_long_rows(w.tasks, axes->n, axes->outputs, threads))))
       return run_rows(w, *axes, threads);
   }
   run_each(w, axes, threads, opts);

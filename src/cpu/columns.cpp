@@ -103,16 +103,19 @@ void run_joined_columns(const work& w, const detail::layout& l, const column_pla
 }
 
 void run_rows(const work& w, const detail::layout& l, int threads) {
-  constexpr order::index max = short_rows::max;
-  const order::index n = l.n, blocks = (l.outputs - 1) / max + 1;
+  const order::index n = l.n,
+                     max = n < max_tailed_row
+                               ? short_rows::max
+                               : static_cast<order::index>(w.tasks[0].kernels.batch.width),
+                     blocks = (l.outputs - 1) / max + 1;
   const order::index shares = std::min(blocks, chunk_count(threads));
   const std::size_t size = size_of(l.type), second = l.y ? max * n * size : 0;
   parallel_for(shares, threads, [&](std::size_t share) {
     short_rows mine(w);
     // Rows whose elements lie apart are brought together.
     std::vector<std::byte> gathered(l.contiguous() ? 0 : max * n * size + second);
-    std::ptrdiff_t offsets[2][max];
-    inputs rows[max];
+    std::ptrdiff_t offsets[2][short_rows::max];
+    inputs rows[short_rows::max];
     for (order::index g = share * blocks / shares; g < (share + 1) * blocks / shares; ++g) {
       const order::index first = g * max, count = std::min(max, l.outputs - first);
       const std::byte *x = l.x, *y = l.y;

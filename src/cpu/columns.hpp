@@ -58,7 +58,19 @@ inline bool are_short(std::span<const task> tasks, order::index n) {
     widened |= t.kernels.batch.widen_before() != nullptr;
   }
   return n < 2 * order::leaf ||
-         (n < max_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
+         (n < max_tailed_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
+}
+/// Whether `outputs` longer ones are, too: what is done once for each of them is done for a vector
+/// of them. Several tasks take them leaf by leaf, and threads that wait for a vector's last rows
+/// lose more.
+inline bool are_long_rows(std::span<const task> tasks, order::index n, order::index outputs,
+                          int threads) {
+  if (n < max_tailed_row || n >= max_row || tasks.size() != 1) return false;
+  const batch_kernels& kernels = tasks[0].kernels.batch;
+  if (!kernels.rows || kernels.widen_before()) return false;
+  const auto at_once = static_cast<order::index>(kernels.width * threads),
+             all = (outputs - 1) / at_once * at_once + at_once;
+  return all - outputs <= outputs / 16;
 }
 
 /// Empty where outputs of this layout are not worth folding side by side.

@@ -273,8 +273,9 @@ void transpose(const void* x, const std::ptrdiff_t* rows, int count, int n, void
 }
 
 // Outputs whose own elements lie in a row, as many at once as a vector has lanes: each is read from
-// end to end as if it were alone, in runs of lanes that are complete subtrees. Before the lanes of
-// one output would meet, they are exchanged for those of the others.
+// end to end as if it were alone: its full leaves into a counter's nodes, the others in runs of
+// lanes that are complete subtrees. Before the lanes of one output would meet, they are exchanged
+// for those of the others.
 template <class F, class Source, class A>
 struct row_engine {
   using K = typename Source::accumulator;
@@ -295,13 +296,17 @@ struct row_engine {
     }
   };
   struct plan {
-    lane_block blocks[max_row / order::leaf + columns];
-    int full = 0, count = 0;  // leaves; and all
+    lane_block blocks[std::bit_width(unsigned{max_row / order::leaf}) + columns];
+    int leaves, nodes = 0, count = 0;  // full ones; their nodes; and all blocks
 
-    explicit plan(int size) {
+    explicit plan(int size) : leaves(size / order::leaf) {
       int begin = 0;
-      for (; size - begin >= order::leaf; begin += order::leaf, ++full)
-        blocks[count++] = {begin, 0, order::lanes, order::rows, 0};
+      for (int left = leaves; left > 0; ++nodes) {
+        const int node = static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
+        blocks[count++] = {begin, 0, node * order::lanes, order::rows, 0};
+        begin += node * order::leaf;
+        left -= node;
+      }
       const int n = (size - begin) / order::lanes, rest = (size - begin) % order::lanes;
       if (n > 0 && rest == 0) {
         blocks[count++] = {begin, 0, order::lanes, n, 0};
@@ -369,6 +374,14 @@ struct row_engine {
     }
   };
 
+  // The full leaves of a row. (By itself: as part of run() it has too few registers.)
+  __attribute__((noinline)) static void add_leaves(Source row, int leaves,
+                                                   typename single::counter& c) {
+    for (int l = 0; l < leaves; ++l)
+      c.push(single::full_leaf(row.ahead(l * order::leaf)), static_cast<order::index>(l),
+             single::leaf_lane_size);
+  }
+
   static void run(const inputs* rows, int count, int n, void* to) {
     using T = std::remove_cvref_t<decltype(*Source{}.x)>;
     const plan cut(n);
@@ -381,10 +394,13 @@ struct row_engine {
         row[k] = {static_cast<const T*>(in.x), static_cast<const T*>(in.y), 0};
       }
       // Memory likes long rows one by one.
-      for (int k = 0, step = cut.full ? 1 : width; k < width; k += step) {
-        for (int i = 0; i < cut.full; ++i)
-          v[i][k] = single::full_leaf(row[k].ahead(cut.blocks[i].begin));
-        for (int i = cut.full; i < cut.count; ++i) lanes_of(row, k, k + step, cut.blocks[i], v[i]);
+      for (int k = 0, step = cut.leaves > 0 ? 1 : width; k < width; k += step) {
+        if (cut.leaves > 0) {
+          typename single::counter nodes;
+          add_leaves(row[k], cut.leaves, nodes);
+          for (int i = 0; i < cut.nodes; ++i) v[i][k] = nodes.pending[i];
+        }
+        for (int i = cut.nodes; i < cut.count; ++i) lanes_of(row, k, k + step, cut.blocks[i], v[i]);
       }
       counter c;
       for (int i = 0; i < cut.count; ++i) {

@@ -236,7 +236,7 @@ void apply_to(const rows& input, void* out, const options& opts) {
     const auto method = info(op).takes_method ? std::optional(method_id::tree) : std::nullopt;
     const reduction r = make_reduction(op, method, dtype_of<A>);
     parts.push_back({r, functions_for(r).size});
-    if (const kernels k = find_kernels(used, r); k.slow_tail && n < max_row)
+    if (const kernels k = find_kernels(used, r); k.slow_tail && n < max_tailed_row)
       block_size = std::max(block_size, static_cast<std::size_t>(k.batch.width));
   }
   const options single_thread{.threads = 1, .target = opts.target};

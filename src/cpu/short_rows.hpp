@@ -1,4 +1,4 @@
-// Short outputs whose elements lie in a row each, several at a time.
+// Outputs whose elements lie in a row each, several at a time.
 #pragma once
 
 #include <algorithm>

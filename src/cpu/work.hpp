@@ -71,7 +71,7 @@ void run_columns(const work& w, const detail::layout& l, const column_plan& p, i
 /// Columns that are one output together.
 void run_joined_columns(const work& w, const detail::layout& l, const column_plan& p,
                         std::uint64_t output, int threads);
-/// Short outputs, several at a time.
+/// Outputs that lie in a row each, or are short, several at a time.
 void run_rows(const work& w, const detail::layout& l, int threads);
 /// Outputs whose elements do not lie in a row, one by one, block by block. Says which target folded
 /// them.
