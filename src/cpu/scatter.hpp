@@ -34,8 +34,9 @@ struct scatter_loops {
                           std::size_t n);
   /// What up to order::lanes rows of a multiple of row_width columns fold to in adjacent pairs,
   /// column by column: of floats each times its weight, where weights (numbers E) are not null.
+  /// `soon`, where it is not null: as many rows that are read soon.
   using fold_pairs = void (*)(const void* const* rows, const void* weights, std::size_t n,
-                              std::size_t columns, void* to);
+                              std::size_t columns, const void* const* soon, void* to);
   static constexpr std::size_t row_width = 16;
   /// The sum of those above `few`.
   using sum_counts = std::size_t (*)(const std::uint32_t* counts, std::uint32_t few, std::size_t n);

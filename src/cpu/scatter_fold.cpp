@@ -119,7 +119,7 @@ class folder_of final : public line_folder {
       const void* rows[order::lanes];
       for (std::size_t r = 0; r < lanes; ++r) rows[r] = table + r * pitch_ + k;
       t_.loops.folds_pairs(rows, nullptr, std::clamp<std::size_t>(deepest, 1, lanes),
-                           std::min(block, pitch_ - k), results_.get() + k);
+                           std::min(block, pitch_ - k), nullptr, results_.get() + k);
     }
     if (most > limit) fold_sorted(keys, numbers, n, places, limit);
   }

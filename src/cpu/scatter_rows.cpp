@@ -21,6 +21,7 @@ class sorted_rows {
     for (std::size_t k = 0; k < places; ++k) wrong |= offsets[k] > offsets[k + 1];
     if (wrong) throw error(errc::usage, "offsets: they do not go up from 0 to the number of rows");
     begins_.assign(offsets, offsets + places + 1);
+    all_ = begins_[places];
     std::uint32_t* const rows = rows_.get(n);
     std::iota(rows, rows + n, std::uint32_t{0});
   }
@@ -34,19 +35,23 @@ class sorted_rows {
       refuse_key(l.places);
     for (std::size_t i = 0; i < n; ++i) ++begins_[narrow[i] + 1];
     for (std::size_t k = 0; k < l.places; ++k) begins_[k + 1] += begins_[k];
+    all_ = begins_[l.places];
     std::vector<std::uint32_t> next(begins_.begin(), begins_.end() - 1);
-    next[lost] = begins_[l.places];
+    next[lost] = all_;
     std::uint32_t* const rows = rows_.get(n);
     for (std::size_t i = 0; i < n; ++i) rows[next[narrow[i]]++] = static_cast<std::uint32_t>(i);
   }
   std::span<const std::uint32_t> of(std::uint64_t place) const {
     return {rows_.get() + begins_[place], begins_[place + 1] - begins_[place]};
   }
+  /// How many rows follow those of a place.
+  std::size_t behind(std::uint64_t place) const { return all_ - begins_[place + 1]; }
   /// Of the places before, those and all rows of them.
   std::uint64_t work_before(std::uint64_t place) const { return place + begins_[place]; }
 
  private:
   std::vector<std::uint32_t> begins_;
+  std::uint32_t all_;  // of places
   scratch<std::uint32_t> keys_, rows_;
 };
 
@@ -63,16 +68,23 @@ struct block_of_rows {
   std::span<const std::uint32_t> rows;
   std::size_t columns;
   list_of_rows list;
+  std::size_t behind;  // so many are in memory behind these, which are folded next
 
+  // Of one behind them, too.
   std::int64_t number(std::size_t i) const {
-    return list.numbers ? list.numbers[rows[i]] : std::int64_t{rows[i]};
+    const std::uint32_t row = rows.data()[i];
+    return list.numbers ? list.numbers[row] : std::int64_t{row};
   }
 };
 
 template <class E, class Join>
 class block_folder {
  public:
-  explicit block_folder(const scatter_task& t) : t_(t), folds_(t.folds) {}
+  block_folder(const scatter_task& t, std::uint64_t columns)
+      : t_(t),
+        folds_(t.folds),
+        size_(static_cast<std::int64_t>(t.size())),
+        ahead_(std::clamp<std::size_t>(bytes_ahead / (columns * t.size()), 1, order::lanes)) {}
 
   void run(const block_of_rows& b, const std::byte* base, std::byte* out) {
     const bool joins = t_.with_base && base;
@@ -92,17 +104,46 @@ class block_folder {
   }
 
  private:
+  static constexpr std::size_t most_ahead = 8 * 64, bytes_ahead = 8192;
   const std::byte* row(const block_of_rows& b, std::size_t i) const {
-    return b.x + b.pitch * b.number(i) * std::int64_t(t_.size());
+    return b.x + b.pitch * size_ * b.number(i);
   }
   static E weight(const block_of_rows& b, std::size_t i) {
     return static_cast<const E*>(b.list.weights)[b.rows[i]];
   }
   bool as_they_lie(const block_of_rows& b) const { return !t_.loops.loads && !b.list.weights; }
   const E* loaded_row(const block_of_rows& b, std::size_t i, E* room) const {
+    foresee(b, i);
     if (as_they_lie(b)) return reinterpret_cast<const E*>(row(b, i));
     load_row(b, i, 0, b.columns, room);
     return room;
+  }
+  // Rows lie anywhere: memory is asked for some ahead, one for each that is read. They are behind
+  // all of this place, whose columns are read some at a time.
+  std::size_t ahead(const block_of_rows& b) const { return std::max(ahead_, b.rows.size()); }
+  std::size_t last(const block_of_rows& b) const { return b.rows.size() + b.behind - 1; }
+  // (Inlined, as g++ takes a function that only asks for memory for one that does nothing.)
+  [[gnu::always_inline]] void foresee(const block_of_rows& b, std::size_t i) const {
+    detail::foresee(reinterpret_cast<std::uintptr_t>(row(b, std::min(i + ahead(b), last(b)))),
+                    std::min(b.columns * t_.size(), most_ahead));
+  }
+  // Where the rows lie, and those ahead of them.
+  void find_rows(const block_of_rows& b, const void** rows, const void** soon) const {
+    const auto each = [&, of = b.rows.data(), n = b.rows.size(), x = b.x, pitch = b.pitch * size_,
+                       ahead = ahead(b), last = last(b)](auto number) {
+      for (std::size_t i = 0; i < n; ++i) {
+        rows[i] = x + pitch * number(of[i]);
+        soon[i] = x + pitch * number(of[std::min(i + ahead, last)]);
+      }
+    };
+    if (const std::int64_t* const numbers = b.list.numbers) {
+      // Of bags they are read one behind the other.
+      detail::foresee(reinterpret_cast<std::uintptr_t>(numbers + b.rows[0]) + 2048,
+                      b.rows.size() * sizeof *numbers);
+      each([=](std::uint32_t row) { return numbers[row]; });
+    } else {
+      each([](std::uint32_t row) { return std::int64_t{row}; });
+    }
   }
   // Some columns of a row, times its weight.
   void load_row(const block_of_rows& b, std::size_t i, std::size_t first, std::size_t columns,
@@ -142,6 +183,7 @@ class block_folder {
   }
 
   void fold_directly(const block_of_rows& b, E* to) {
+    foresee(b, 0);
     load_row(b, 0, 0, b.columns, to);
     for (std::size_t i = 1; i < b.rows.size(); ++i)
       t_.loops.joins(to, loaded_row(b, i, loaded_.get(b.columns)), b.columns);
@@ -152,22 +194,24 @@ class block_folder {
     constexpr std::size_t width = scatter_loops::row_width;
     const std::size_t n = b.rows.size(), whole = t_.loops.loads ? 0 : b.columns / width * width,
                       rest = b.columns - whole;
-    const void* rows[order::lanes];
+    const void *rows[order::lanes], *soon[order::lanes];
     E weights[order::lanes];
-    for (std::size_t i = 0; i < n && whole > 0; ++i) {
-      rows[i] = row(b, i);
-      if (b.list.weights) weights[i] = weight(b, i);
+    if (whole > 0) {
+      find_rows(b, rows, soon);
+      for (std::size_t i = 0; i < n && b.list.weights; ++i) weights[i] = weight(b, i);
+      const E* const w = b.list.weights ? weights : nullptr;
+      t_.loops.folds_pairs(rows, w, n, whole, soon, to);
     }
-    t_.loops.folds_pairs(rows, b.list.weights ? weights : nullptr, n, whole, to);
     if (rest == 0) return;
     const std::size_t pitch = (rest + width - 1) / width * width;
     E* const copies = tile_.get(n * pitch);
     for (std::size_t i = 0; i < n; ++i) {
+      if (whole == 0) foresee(b, i);
       load_row(b, i, whole, rest, copies + i * pitch);
       std::fill_n(copies + i * pitch + rest, pitch - rest, E{});
       rows[i] = copies + i * pitch;
     }
-    t_.loops.folds_pairs(rows, nullptr, n, pitch, to + whole);
+    t_.loops.folds_pairs(rows, nullptr, n, pitch, nullptr, to + whole);
   }
 
   // By the kernels of columns, leaf by leaf.
@@ -191,6 +235,7 @@ class block_folder {
       if (!in_place) leaf.x = tile_.get(static_cast<std::size_t>(size) * columns);
       for (int i = 0; i < size; ++i) {
         const std::size_t k = first + static_cast<std::size_t>(i);
+        foresee(b, k);
         if (in_place) {
           at[i] = b.pitch * b.number(k);
         } else {
@@ -219,6 +264,8 @@ class block_folder {
 
   const scatter_task& t_;
   const task& folds_;
+  const std::int64_t size_;
+  const std::size_t ahead_;
   scratch<E> results_, loaded_, tile_;
   scratch<std::byte> pending_, states_;
 };
@@ -227,8 +274,9 @@ class block_folder {
 template <class E, class Join>
 class rows_worker {
  public:
-  rows_worker(const scatter_task& t, const scatter_layout& l, const list_of_rows& list = {})
-      : t_(t), l_(l), list_(list), folder_(t) {}
+  rows_worker(const scatter_task& t, const scatter_layout& l, std::uint64_t columns,
+              const list_of_rows& list = {})
+      : t_(t), l_(l), list_(list), folder_(t, columns) {}
 
   // Some places and some columns of a line.
   void run(const scatter_layout::offset& line, const sorted_rows& sorted, std::uint64_t first,
@@ -238,6 +286,7 @@ class rows_worker {
     const auto size = static_cast<std::int64_t>(t_.size());
     for (std::uint64_t place = first; place < end; ++place) {
       const auto rows = sorted.of(place);
+      const std::size_t behind = sorted.behind(place);
       for (std::uint64_t c = first_column; c < end_column; c += block) {
         const std::uint64_t columns = std::min(block, end_column - c);
         const std::int64_t at = line.place + static_cast<std::int64_t>(place) * l_.along.place +
@@ -245,9 +294,8 @@ class rows_worker {
         const std::byte* const base = l_.base ? l_.base + at * size : nullptr;
         std::byte* const out = l_.out + at * size;
         const std::byte* const x = l_.x + (line.x + static_cast<std::int64_t>(c)) * size;
-        if (place + 1 < end) fetch({x, l_.along.x, sorted.of(place + 1), columns, list_});
         if (!rows.empty())
-          folder_.run({x, l_.along.x, rows, columns, list_}, base, out);
+          folder_.run({x, l_.along.x, rows, columns, list_, behind}, base, out);
         else if (!base)
           std::memset(out, 0, columns * t_.size());
         else if (base != out)
@@ -257,18 +305,6 @@ class rows_worker {
   }
 
  private:
-  // Rows lie anywhere: the first ones of the next place are on their way while these are folded.
-  // (Inlined, as g++ takes a function that only asks for memory for one that does nothing.)
-  [[gnu::always_inline]] void fetch(const block_of_rows& next) const {
-    constexpr std::size_t most_rows = order::lanes, most_bytes = 8 * 64;
-    const auto size = static_cast<std::int64_t>(t_.size());
-    const std::size_t bytes = std::min(next.columns * t_.size(), most_bytes),
-                      n = std::min<std::size_t>(next.rows.size(), most_rows);
-    for (std::size_t i = 0; i < n; ++i)
-      detail::foresee(reinterpret_cast<std::uintptr_t>(next.x + next.pitch * next.number(i) * size),
-                      bytes);
-  }
-
   const scatter_task& t_;
   const scatter_layout& l_;
   const list_of_rows list_;
@@ -296,7 +332,7 @@ void run_line(const scatter_task& t, const scatter_layout& l, const scatter_layo
   }
   parallel_for(parts.size(), threads, [&](std::size_t i) {
     const part& p = parts[i];
-    rows_worker<E, Join>(t, l, list)
+    rows_worker<E, Join>(t, l, columns, list)
         .run(line, sorted, p.first, p.end, p.first_column, p.end_column);
   });
 }
@@ -315,7 +351,7 @@ void scatter_rows(const scatter_task& t, const scatter_layout& all, const option
     parallel_for(shares, threads, [&](std::size_t s) {
       std::optional<sorted_rows> sorted;
       std::int64_t key_offset = 0;
-      rows_worker<E, Join> mine(t, l);
+      rows_worker<E, Join> mine(t, l, columns);
       for (std::uint64_t k = s * l.lines / shares; k < (s + 1) * l.lines / shares; ++k) {
         const auto line = l.offset_of(k);
         if (!sorted || line.key != key_offset) sorted.emplace(l.keys + line.key, l, t.leaves_out);
