@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "../strided.hpp"
 #include "scatter.hpp"
 
 namespace bitfold::cpu {
@@ -161,24 +162,30 @@ class line_worker {
 
 bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, std::uint64_t places,
                  std::optional<std::uint32_t> lost, std::uint32_t* to) {
+  // Memory is asked for keys some time before they are read: without that it is late.
   std::uint64_t wrong = 0;
-  const auto each = [&](auto key_of) {
+  const auto each = [&](auto key_of, std::size_t begin, std::size_t end) {
     if (!lost) {
-      for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t i = begin; i < end; ++i) {
         wrong |= wrong_key(key_of(i), places);
         to[i] = static_cast<std::uint32_t>(key_of(i));
       }
     } else {
-      for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t i = begin; i < end; ++i) {
         const bool names_none = wrong_key(key_of(i), places) >> 63;
         to[i] = names_none ? *lost : static_cast<std::uint32_t>(key_of(i));
       }
     }
   };
-  if (stride == 1)
-    each([&](std::size_t i) { return keys[i]; });
-  else
-    each([&](std::size_t i) { return keys[static_cast<std::int64_t>(i) * stride]; });
+  if (stride != 1) {
+    each([&](std::size_t i) { return keys[static_cast<std::int64_t>(i) * stride]; }, 0, n);
+  } else {
+    constexpr std::size_t some = 32;
+    for (std::size_t k = 0; k < n; k += some) {
+      detail::foresee(reinterpret_cast<std::uintptr_t>(keys + k) + 2048, some * sizeof *keys);
+      each([&](std::size_t i) { return keys[i]; }, k, std::min(n, k + some));
+    }
+  }
   return !(wrong >> 63);
 }
 

@@ -91,7 +91,12 @@ class long_line {
   void for_each_block(std::size_t c, F f) const {
     constexpr std::size_t block = 1024;
     std::uint32_t keys[block];
+    // Of the elements of a block, from the first one's on: without a branch for each.
+    std::vector<std::uint32_t> columns(columns_ > 1 ? block + columns_ : 0);
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      columns[i] = static_cast<std::uint32_t>(i % columns_);
     const auto places = static_cast<std::uint32_t>(l_.places / columns_);  // of a column
+    const std::uint32_t of_row = columns_;
     const auto lost = t_.leaves_out ? std::optional(places) : std::nullopt;
     const std::size_t end = chunk_begin(c + 1);
     for (std::size_t first = chunk_begin(c), n = 0; first < end; first += n) {
@@ -100,10 +105,10 @@ class long_line {
                        l_.along.key, n, places, lost, keys))
         refuse_key(places);
       if (columns_ > 1) {
-        auto column = static_cast<std::uint32_t>(first % columns_);
+        const std::uint32_t* const column = columns.data() + first % columns_;
         for (std::size_t i = 0; i < n; ++i) {
-          keys[i] = keys[i] * columns_ + (keys[i] < places ? column : 0);
-          column = column + 1 == columns_ ? 0 : column + 1;
+          const std::uint32_t named = lost ? keys[i] < places : 1;
+          keys[i] = keys[i] * of_row + named * column[i];
         }
       }
       f(first, keys, n);
@@ -161,11 +166,14 @@ class long_line {
     const auto within = static_cast<std::uint32_t>((std::uint64_t{1} << bits_) - 1);
     parallel_for(chunks_, threads_, [&](std::size_t c) {
       std::size_t* const next = &begins_[c * buckets_];
+      const std::int64_t stride = l_.along.x;
+      const int bits = bits_;
       for_each_block(c, [&](std::size_t first, const std::uint32_t* keys, std::size_t n) {
-        const T* const from = x + at_.x + static_cast<std::int64_t>(first) * l_.along.x;
-        for (std::size_t i = 0; i < n; ++i) {
-          const std::size_t place = next[keys[i] >> bits_]++;
-          to[place] = {from[static_cast<std::int64_t>(i) * l_.along.x], keys[i] & within};
+        const T* from = x + at_.x + static_cast<std::int64_t>(first) * stride;
+        for (std::size_t i = 0; i < n; ++i, from += stride) {
+          detail::foresee(reinterpret_cast<std::uintptr_t>(from) + 2048, 1);
+          const std::size_t place = next[keys[i] >> bits]++;
+          to[place] = {*from, keys[i] & within};
           // A bucket's next line of the cache is there when it is written.
           __builtin_prefetch(to + place + 64 / sizeof(element<T>), 1);
         }
@@ -188,6 +196,7 @@ class long_line {
     T* const values = by.values.get(n);
     for (std::size_t i = 0; i < n; ++i) {
       const element<T> e = elements[first_of_[b] + i];
+      __builtin_prefetch(elements + first_of_[b] + i + 256);
       keys[i] = e.key, values[i] = e.value;
     }
     const auto run = [&](const T* before, T* to) {
