@@ -455,13 +455,19 @@ def _embedding_bag_backward(
         return summed.reshape(num_weights + 1, width)[:num_weights].contiguous()
     within = offset2bag < grad.shape[0]
     offset2bag, keys = offset2bag.where(within, 0), indices.to(torch.int64).where(within, num_weights)
-    if _on_gpu(grad) and method != "exact" and not scale_grad_by_freq and grad.numel():
+    at_once = _on_gpu(grad) or can_look(offset2bag)
+    if at_once and method != "exact" and not scale_grad_by_freq and grad.numel():
+        if not _on_gpu(grad):  # rows are read where they are said to be
+            offset2bag = checked(offset2bag, grad.shape[0], "embedding_bag_backward")
         if padding_idx >= 0:
             keys = keys.where(indices != padding_idx, num_weights)
         if mode == _BAG_MEAN:  # of each bag, before its rows are
             grad = grad.to(wide(grad.dtype)) / bag_size.clamp_min(1).unsqueeze(1).to(wide(grad.dtype))
-        weights = None if per_sample_weights is None else per_sample_weights.to(grad.dtype).contiguous()
-        summed = TENSORS.scatter_rows("sum", method, grad.contiguous(), offset2bag.to(torch.int64), weights, keys, None, num_weights, False)
+        weights = None if per_sample_weights is None else per_sample_weights.to(grad.dtype)
+        rows, bags, weights, keys = (
+            None if t is None else _in_a_row_and_aligned(t) for t in (grad, offset2bag.to(torch.int64), weights, keys)
+        )
+        summed = TENSORS.scatter_rows("sum", method, rows, bags, weights, keys, None, num_weights, False)
         return summed.to(dtype)
     rows = grad[offset2bag].to(wide(grad.dtype))
     if mode == _BAG_MEAN:
@@ -475,6 +481,15 @@ def _embedding_bag_backward(
 def _bag_weights_backward(method, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
     among(FLOATS, "embedding_bag_backward", grad)
     within = offset2bag < grad.shape[0]
-    g, rows = grad[offset2bag.where(within, 0)], weight[indices]
-    per_sample = fold(method, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)
+    bag = offset2bag.where(within, 0)
+
+    def dots(some: slice) -> Tensor:
+        rows = grad.index_select(0, bag[some]), weight.index_select(0, indices[some])
+        return fold(method, "dot", *rows, dim=1, keepdim=False, out=grad.dtype)
+
+    if can_look(indices):  # on a CPU some at a time, so that their rows stay in a cache
+        at_once = max(1, _MOST_OF_BAGS // max(1, grad.shape[1]))
+        per_sample = torch.cat([dots(slice(k, k + at_once)) for k in range(0, indices.numel(), at_once)])
+    else:
+        per_sample = dots(slice(None))
     return per_sample.where(within if padding_idx < 0 else within & (indices != padding_idx), 0)
