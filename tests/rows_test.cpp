@@ -50,7 +50,7 @@ TEST_CASE("halves become floats, and floats halves, as arith has it") {
   std::vector<float16> halves(65536 + 3);  // and a few that fill no vector
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i].bits = static_cast<std::uint16_t>(i);
   std::vector<float> floats(halves.size());
-  by.widen(halves.data(), halves.size(), floats.data());
+  by.widen(halves.data(), halves.size(), floats.data(), cpu::far_ahead);
   bool same = true;
   for (std::size_t i = 0; i < halves.size(); ++i)
     same = same && arith::bit_cast<std::uint32_t>(floats[i]) ==
@@ -62,7 +62,7 @@ TEST_CASE("halves become floats, and floats halves, as arith has it") {
     for (const std::uint32_t low : {0x000u, 0x001u, 0x800u, 0xfffu})
       floats.push_back(arith::bit_cast<float>(high << 12 | low));
   halves.resize(floats.size());
-  by.round(floats.data(), floats.size(), halves.data());
+  by.round(floats.data(), floats.size(), halves.data(), cpu::far_ahead);
   for (std::size_t i = 0; i < halves.size(); ++i)
     same = same && halves[i].bits == arith::round_to<float16>(floats[i]).bits;
   CHECK(same);

@@ -33,8 +33,10 @@ template <class T, class A>
 const A* part_of_row(const conversions<T>& by, const void* rows, std::size_t row,
                      std::size_t columns, std::size_t first, std::size_t n, A* to) {
   const T* const from = static_cast<const T*>(rows) + row * columns + first;
-  detail::foresee(reinterpret_cast<std::uintptr_t>(from) + columns * sizeof(T), n * sizeof(T));
-  return widened(by, from, n, to);
+  const std::size_t ahead = columns * sizeof(T);
+  if constexpr (std::is_same_v<A, T>)
+    detail::foresee(reinterpret_cast<std::uintptr_t>(from) + ahead, n * sizeof(T));
+  return widened(by, from, n, to, ahead);
 }
 
 /// Of `sums` terms the sums of all columns, one behind the other. make() gives each thread what

@@ -8,12 +8,16 @@
 
 namespace bitfold::cpu {
 
-/// Of n elements each: arith::widen, and arith::round_to.
+/// Memory is asked for what is read or written so many bytes further on: alone it hardly keeps up.
+inline constexpr std::size_t far_ahead = 2048;
+
+/// Of n elements each: arith::widen, and arith::round_to. Memory is asked for the elements that lie
+/// `ahead` bytes further on, too.
 template <class T>
 struct conversions {
   using A = row::accumulator<T>;
-  void (*widen)(const T* from, std::size_t n, A* to);
-  void (*round)(const A* from, std::size_t n, T* to);
+  void (*widen)(const T* from, std::size_t n, A* to, std::size_t ahead);
+  void (*round)(const A* from, std::size_t n, T* to, std::size_t ahead);
 };
 template <class T>
 conversions<T> conversions_for(target used);

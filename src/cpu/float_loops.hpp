@@ -17,11 +17,12 @@ inline constexpr std::size_t map_block = 1024;
 
 /// The same elements as they are computed with: where they lie, or written to `to`.
 template <class T, class A = typename conversions<T>::A>
-const A* widened(const conversions<T>& by, const T* from, std::size_t n, A* to) {
+const A* widened(const conversions<T>& by, const T* from, std::size_t n, A* to,
+                 std::size_t ahead = far_ahead) {
   if constexpr (std::is_same_v<T, A>)
     return from;
   else
-    return by.widen(from, n, to), to;
+    return by.widen(from, n, to, ahead), to;
 }
 
 /// Of each element, widened, and its place: value(x, y, i), y being 0 where there is none.
@@ -37,11 +38,11 @@ template <bool TakesY, class T, class Value>
     alignas(64) A wide_x[map_block], wide_y[TakesY ? map_block : 1], result[map_block];
     for (std::size_t first = 0; first < n; first += map_block) {
       const std::size_t here = std::min(map_block, n - first);
-      by.widen(x + first, here, wide_x);
-      if (TakesY) by.widen(y + first, here, wide_y);
+      by.widen(x + first, here, wide_x, far_ahead);
+      if (TakesY) by.widen(y + first, here, wide_y, far_ahead);
       for (std::size_t i = 0; i < here; ++i)
         result[i] = value(wide_x[i], TakesY ? wide_y[i] : A(0), first + i);
-      by.round(result, here, out + first);
+      by.round(result, here, out + first, far_ahead);
     }
   }
 }

@@ -171,7 +171,7 @@ void map_rows(const conversions<T>& by, Map map, const From& from,
         const std::size_t taken = std::min(at_once, rows - k),
                           here = std::min(map_block, n - first);
         map(from.ahead(k * n).from(first), statistics + k, taken, here, result);
-        by.round(result, taken * here, out + k * n + first);
+        by.round(result, taken * here, out + k * n + first, far_ahead);
       }
   }
 }
@@ -376,7 +376,7 @@ void parameter_gradients_of(const rows& input, void* dw, void* db, const options
     };
   });
   const auto write = [&](void* to, const A* from) {
-    if (to) by.round(from, n, static_cast<T*>(to));
+    if (to) by.round(from, n, static_cast<T*>(to), far_ahead);
   };
   write(dw, all.get());
   write(db, all.get() + (dw ? n : 0));
