@@ -3,6 +3,7 @@ meets what lay there."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -380,11 +381,12 @@ def _largest_of_alike_bags(method: str, weight: Tensor, indices: Tensor, bags: i
     return best, which
 
 
-@covers("_embedding_bag", "_embedding_bag_forward_only")
+@covers("_embedding_bag")
 def _embedding_bag(
     method, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
-    padding_idx=-1,
+    padding_idx=-1, *, for_gradients=True,
 ):  # fmt: skip
+    """`for_gradients`: with the bag of each row; or else, as torch has it, with none where nothing here needs them."""
     among(FLOATS, "embedding_bag", weight)
     bags, n, width = offsets.numel() - int(include_last_offset), indices.numel(), weight.shape[1]
     if bags < 0:
@@ -404,15 +406,17 @@ def _embedding_bag(
             raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
     # (On a GPU nobody looks: their length is 0.)
     length = _length_of_all(offsets, n, include_last_offset) if can_look(offsets) else 0
-    if length:
+    at_once = (method != "exact" if _on_gpu(weight) else mode != _BAG_MAX and can_look(offsets)) and weight.numel() and bags
+    if at_once and not for_gradients:
+        bag = indices.new_empty(0)
+    elif length:
         bag = torch.arange(bags).unsqueeze(1).expand(bags, length).reshape(-1).contiguous()
     else:
         # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
         bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
         if not offsets.numel():
             bag = torch.zeros_like(bag)  # there is none, but that
-    at_once = method != "exact" if _on_gpu(weight) else mode != _BAG_MAX and can_look(offsets)
-    if at_once and weight.numel() and bags:
+    if at_once:
         ends = offsets if include_last_offset else torch.cat([offsets, offsets.new_full((1,), n)])
         y, sizes, which = _bags_at_once(method, weight, indices, ends.to(torch.int64), mode, per_sample_weights, padding_idx)
         return y, bag, sizes, sizes.clone() if which is None else which
@@ -437,6 +441,9 @@ def _embedding_bag(
     if mode == _BAG_MEAN:
         y = y / sizes.clamp_min(1).unsqueeze(1).to(y.dtype)
     return y.to(weight.dtype).contiguous(), bag, sizes, sizes.clone()
+
+
+covers("_embedding_bag_forward_only")(functools.partial(_embedding_bag, for_gradients=False))
 
 
 @covers("_embedding_bag_dense_backward")
