@@ -1,5 +1,6 @@
 #include "conversions.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include <bitfold/arith.hpp>
@@ -60,11 +61,16 @@ struct read_elements {
     };
     constexpr auto size = static_cast<std::int64_t>(sizeof(T));
     const auto count = static_cast<std::int64_t>(n);
+    constexpr std::uint64_t infinity = arith::bit_cast<std::uint64_t>(exact::infinity);
+    if (apart == 0 && n > 0) {  // one number for all of them
+      const double x = at(0);
+      std::fill_n(to, n, x);
+      return (arith::bit_cast<std::uint64_t>(x) & infinity) != infinity;
+    }
     if (apart == size)
       for (std::int64_t i = 0; i < count; ++i) to[i] = at(i * size);
     else
       for (std::int64_t i = 0; i < count; ++i) to[i] = at(i * apart);
-    constexpr std::uint64_t infinity = arith::bit_cast<std::uint64_t>(exact::infinity);
     std::uint64_t others = 0;  // (Integers, as a sum of floats would be added up one by one.)
     for (std::int64_t i = 0; i < count; ++i)
       others |= (arith::bit_cast<std::uint64_t>(to[i]) & infinity) == infinity ? 1 : 0;
