@@ -100,6 +100,7 @@ def samples():
     check([(k["of"], k["kernel"], k["share"]) for k in lines] == [("sum/f32", "engine<additive>::run", 0.762), ("sum/f32", "memmove", 0.19),
                                                                  ("max/f32", "torch's copy<float>", 1)], lines)  # fmt: skip
     for symbol, name in (("void bitfold::run<int>(std::function<void (int)>)", "run<int>"), ("[unknown]", "[unknown]"),
+                         ("bitfold::matrix::copy(long) const::{lambda(auto:1)#1}::operator()<int>(int) const", "copy"),
                          ("bitfold::each<bitfold::f(int)::{lambda(int)#1}>(int)::{lambda(int)#1}::operator()(int) const", "each<f>")):  # fmt: skip
         check(bounds.short_function(symbol, "a.so") == name, bounds.short_function(symbol, "a.so"))
 

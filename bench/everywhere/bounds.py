@@ -174,7 +174,7 @@ def split_outside(name: str, at: str) -> list[str]:
 
 def short_function(symbol: str, library: str) -> str:
     """bitfold::cpu::N_AVX2::engine<bitfold::method::additive<tree>, float>::run(int) as engine<additive>::run."""
-    name = re.sub(r"\(anonymous namespace\)::|\[clone.*|\+0x[0-9a-f]+$", "", symbol).strip()
+    name = re.sub(r"\(anonymous namespace\)::|\[clone.*|\+0x[0-9a-f]+$", "", symbol).strip().replace(" const::", "::")
     own = "bitfold" in name or "bitfold" in library
     parts = split_outside(split_outside(name.removesuffix(" const"), " ")[-1], "::")
     member = [part for part in parts if not part.startswith(("{", "operator"))][-2:]
