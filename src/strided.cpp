@@ -262,7 +262,7 @@ void strided_matrix::copy(std::uint64_t row, std::uint64_t count, std::uint64_t 
   std::int64_t ahead = 0;
   if (columns.rank > 1) {
     const std::uint64_t run_bytes = columns.dims[columns.rank - 1].extent * size_of(type);
-    const auto runs = std::max<std::uint64_t>(2, 2048 / std::max<std::uint64_t>(1, run_bytes));
+    const auto runs = std::max<std::uint64_t>(2, far_ahead / std::max<std::uint64_t>(1, run_bytes));
     ahead = static_cast<std::int64_t>(runs) * (columns.dims[columns.rank - 2].*stride);
   }
   with_bits(type, [&]<class T>(T) {

@@ -21,6 +21,8 @@ auto with_bits(dtype type, F&& f) {
   }
 }
 
+/// Memory is asked for what is read or written so many bytes further on: alone it hardly keeps up.
+inline constexpr std::size_t far_ahead = 2048;
 /// Asks memory for bytes that are soon read. (To ask for what is not there does nothing.)
 [[gnu::always_inline]] inline void foresee(std::uintptr_t begin, std::size_t bytes) {
   for (std::uintptr_t line = begin / 64 * 64; line < begin + bytes; line += 64)

@@ -6,10 +6,11 @@
 #include <bitfold/cpu.hpp>
 #include <bitfold/row_functions.hpp>
 
+#include "../strided.hpp"
+
 namespace bitfold::cpu {
 
-/// Memory is asked for what is read or written so many bytes further on: alone it hardly keeps up.
-inline constexpr std::size_t far_ahead = 2048;
+using detail::far_ahead;
 
 /// Of n elements each: arith::widen, and arith::round_to. Memory is asked for the elements that lie
 /// `ahead` bytes further on, too.

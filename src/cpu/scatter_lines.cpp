@@ -182,7 +182,8 @@ bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, s
   } else {
     constexpr std::size_t some = 32;
     for (std::size_t k = 0; k < n; k += some) {
-      detail::foresee(reinterpret_cast<std::uintptr_t>(keys + k) + 2048, some * sizeof *keys);
+      detail::foresee(reinterpret_cast<std::uintptr_t>(keys + k) + detail::far_ahead,
+                      some * sizeof *keys);
       each([&](std::size_t i) { return keys[i]; }, k, std::min(n, k + some));
     }
   }

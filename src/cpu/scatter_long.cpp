@@ -171,7 +171,7 @@ class long_line {
       for_each_block(c, [&](std::size_t first, const std::uint32_t* keys, std::size_t n) {
         const T* from = x + at_.x + static_cast<std::int64_t>(first) * stride;
         for (std::size_t i = 0; i < n; ++i, from += stride) {
-          detail::foresee(reinterpret_cast<std::uintptr_t>(from) + 2048, 1);
+          detail::foresee(reinterpret_cast<std::uintptr_t>(from) + detail::far_ahead, 1);
           const std::size_t place = next[keys[i] >> bits]++;
           to[place] = {*from, keys[i] & within};
           // A bucket's next line of the cache is there when it is written.

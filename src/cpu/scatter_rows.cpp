@@ -138,7 +138,7 @@ class block_folder {
     };
     if (const std::int64_t* const numbers = b.list.numbers) {
       // Of bags they are read one behind the other.
-      detail::foresee(reinterpret_cast<std::uintptr_t>(numbers + b.rows[0]) + 2048,
+      detail::foresee(reinterpret_cast<std::uintptr_t>(numbers + b.rows[0]) + detail::far_ahead,
                       b.rows.size() * sizeof *numbers);
       each([=](std::uint32_t row) { return numbers[row]; });
     } else {
