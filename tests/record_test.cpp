@@ -1156,11 +1156,21 @@ TEST_CASE("check: a result by another definition is to be recorded anew") {
 }
 
 TEST_CASE("record, check: files on stdout are added to what is there") {
+  const auto is_stdout = [](const char* name) {
+    struct stat named, open;
+    return ::stat(name, &named) == 0 && ::fstat(STDOUT_FILENO, &open) == 0 &&
+           named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+  };
   const bytes::directory dir;
   const auto x = dir.write("x.npy", npy_of({1}));
   const auto text = record({x}), golden = dir.write("golden.json", text);
   for (const auto name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
     CAPTURE(name);
+    // A machine may lack the links in /dev, or have another program's file in their place.
+    if (std::string(name).starts_with("/dev") && !is_stdout(name)) {
+      WARN("left out, as it is no name of stdout here");
+      continue;
+    }
     const auto log = dir.write("log", "before\n");
     CHECK(bitfold_cli({"record", x, "--out", name}, {.out = log, .out_flags = O_APPEND}).status ==
           0);
