@@ -90,18 +90,17 @@ std::optional<dtype> output_type(nb::handle given) {
   return given.is_none() ? std::nullopt : std::optional(parse_number("dtype", given));
 }
 
-// Patches and filters, and their like, on a GPU: a result of the batch's axes, a's vectors' and
-// b's; or None where they cannot be contracted there.
+// Patches and filters, and their like: a result of the batch's axes, a's vectors' and b's; or None
+// where a GPU does not contract them.
 nb::object contract(nb::handle a_given, nb::handle b_given, int batch, int a_vectors, int b_vectors,
                     nb::handle addend_given, nb::handle dtype, const family& by) {
   const operands given(a_given, b_given, addend_given, by);
   const described &a = given.a(), &b = given.b();
   const view* const addend = given.addend();
   const matrix_product p = make_matrix_product(a.type.stored, std::nullopt, output_type(dtype));
-  const cuda::contracted_axes axes{batch, a_vectors, b_vectors};
-  if (!a.on_gpu()) refuse("a: in the CPU's memory, where contract takes a GPU's");
-  const std::vector<std::int64_t> extents = cuda::contracted_extents(a.where, b.where, axes);
-  {
+  const contracted_axes axes{batch, a_vectors, b_vectors};
+  const std::vector<std::int64_t> extents = contracted_extents(a.where, b.where, axes);
+  if (a.on_gpu()) {
     const cuda::current_device here(a.device);
     if (!cuda::can_contract(p, a.where, b.where, axes)) return nb::none();
   }
@@ -113,7 +112,9 @@ nb::object contract(nb::handle a_given, nb::handle b_given, int batch, int a_vec
         cuda::contract(p, a.where, b.where, axes, addend, made.address, room.address, room.size,
                        where);
       },
-      [](const cpu::options&) {});
+      [&](const cpu::options& opts) {
+        cpu::contract(p, a.where, b.where, axes, addend, made.address, opts);
+      });
   return std::move(made.object);
 }
 
@@ -167,8 +168,8 @@ nb::object multiply_plain(const tensors& of, int rank, nb::handle a_given, nb::h
 void add_products(nb::module_& m) {
   m.def("contract", contract, "a"_a, "b"_a, "batch"_a, "a_vectors"_a, "b_vectors"_a,
         "addend"_a.none(), "dtype"_a.none(), "family"_a,
-        "The product of each vector of a and of b on a GPU, of axes of a batch, vectors and "
-        "elements; None where the GPU has none of them.");
+        "The product of each vector of a and of b, of axes of a batch, vectors and elements; None "
+        "where a GPU has none of them.");
   m.def(
       "product_bits", [](nb::handle type) { return product_bits(parse_number("dtype", type)); },
       "dtype"_a, "The bits of a type's integers by method fixed.");

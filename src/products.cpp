@@ -32,14 +32,80 @@ view as_matrices(const view& x, bool left) {
   return v;
 }
 
-// The batch axis k of `rank`, counted so that the last ones of both operands meet.
-struct batch_axis {
-  std::int64_t extent = 1, stride = 0;
+void swap_last(view& x) {
+  const auto last = static_cast<std::size_t>(x.rank - 1);
+  std::swap(x.extent[last], x.extent[last - 1]);
+  std::swap(x.stride[last], x.stride[last - 1]);
+}
+
+// Some axes of an operand, from `begin` on.
+detail::axes some_axes(const view& x, int begin, int end) {
+  detail::axes some;
+  for (int k = begin; k < end; ++k)
+    some.dims[some.rank++] = {static_cast<std::uint64_t>(x.extent[k]), x.stride[k], 0};
+  return some;
+}
+
+// Of axes of a batch, of vectors, and of elements.
+detail::operand_layout operand_of(const view& x, int batch, int vectors) {
+  const detail::axes along = some_axes(x, batch, batch + vectors),
+                     elements = some_axes(x, batch + vectors, x.rank);
+  detail::operand_layout l{x.type,
+                           static_cast<const std::byte*>(x.data),
+                           along.size(),
+                           elements.size(),
+                           detail::joined(along),
+                           detail::joined(elements),
+                           {},
+                           0,
+                           0};
+  // (Of one axis also where it has one place.)
+  const auto stride_of = [](const detail::axes& given, const detail::axes& one) {
+    return given.rank == 1 ? given.dims[0].x : one.rank > 0 ? one.dims[0].x : 0;
+  };
+  l.vector_stride = stride_of(along, l.along);
+  l.element_stride = stride_of(elements, l.elements);
+  for (int k = 0; k < batch; ++k)
+    if (x.extent[k] != 1 && (x.stride[k] != 0 || x.extent[k] == 0))
+      l.matrices.dims[l.matrices.rank++] = {static_cast<std::uint64_t>(x.extent[k]), x.stride[k],
+                                            0};
+  return l;
+}
+
+// The axes of a batch, of which the last ones of both operands meet.
+struct batch_axes {
+  const view* of;
+  int rank;
+
+  // The stride is 0 where there is one matrix.
+  struct axis {
+    std::int64_t extent = 1, stride = 0;
+  };
+  axis at(int k, int of_rank) const {
+    const int own = k - (of_rank - rank);
+    if (own < 0) return {};
+    return {of->extent[own], of->extent[own] == 1 ? 0 : of->stride[own]};
+  }
 };
-batch_axis axis_of(const view& x, int k, int rank) {
-  const int own = k - (rank - (x.rank - 2));
-  if (own < 0) return {};
-  return {x.extent[own], x.extent[own] == 1 ? 0 : x.stride[own]};
+batch_axes batch_of(const view& x, int rank) { return {&x, rank}; }
+
+void check_axes(const view& x, int batch, int vectors, const char* name) {
+  const std::string argument(name);
+  if (x.rank < 0 || x.rank > max_axes || batch < 0 || vectors < 0 || batch > x.rank ||
+      vectors >= x.rank - batch)
+    refuse(argument + ".rank: " + std::to_string(x.rank) + ", where " + std::to_string(batch) +
+           " axes are of a batch, " + std::to_string(vectors) +
+           " of vectors, and more of elements");
+  std::uint64_t size = 1;
+  for (int k = 0; k < x.rank; ++k)
+    if (x.extent[k] < 0 ||
+        __builtin_mul_overflow(size, static_cast<std::uint64_t>(x.extent[k]), &size) || size >> 60)
+      refuse(argument + ": extents that are negative, or an array of more than 2^60 elements");
+  if (size > 0 && !x.data) refuse(argument + ": a null pointer");
+}
+void check_axes(const view& x, const view& y, contracted_axes of) {
+  check_axes(x, of.batch, of.a_vectors, "a");
+  check_axes(y, of.batch, of.b_vectors, "b");
 }
 
 void check_size(const std::vector<std::int64_t>& extents, std::int64_t k) {
@@ -50,6 +116,29 @@ void check_size(const std::vector<std::int64_t>& extents, std::int64_t k) {
     if (__builtin_mul_overflow(n, static_cast<std::uint64_t>(e), &n)) n = most + 1;
     if (n > most) refuse("b: more than 2^60 products of elements");
   }
+}
+
+// What a batch, and the vectors of both operands, make of the results.
+void add_results(detail::product_layout& l, batch_axes a, batch_axes b) {
+  const int rank = std::max(a.rank, b.rank);
+  std::int64_t of_a = static_cast<std::int64_t>(l.a.count()),
+               of_b = static_cast<std::int64_t>(l.b.count());
+  for (int k = 0; k < rank; ++k) {
+    const batch_axes::axis p = a.at(k, rank), q = b.at(k, rank);
+    const std::int64_t extent = detail::common_extent(p.extent, q.extent);
+    l.extents.push_back(extent);
+    // The strides of axes of which an operand has but one matrix are 0, and count for nothing.
+    const auto stride = [](batch_axes::axis own, std::int64_t& left_over) -> std::int64_t {
+      if (own.stride == 0 || own.extent == 0) return 0;
+      return left_over /= own.extent;
+    };
+    const std::int64_t s = stride(p, of_a), t = stride(q, of_b);
+    l.results.dims[l.results.rank++] = {static_cast<std::uint64_t>(extent), s, t};
+    l.places.dims[l.places.rank++] = {static_cast<std::uint64_t>(extent), p.stride, q.stride};
+  }
+  if (l.rows) l.extents.push_back(static_cast<std::int64_t>(l.a.vectors));
+  if (l.columns) l.extents.push_back(static_cast<std::int64_t>(l.b.vectors));
+  check_size(l.extents, static_cast<std::int64_t>(l.a.n));
 }
 
 }  // namespace
@@ -82,6 +171,17 @@ std::vector<std::int64_t> matmul_extents(const view& a, const view& b) {
   return detail::layout_of(a, b).extents;
 }
 
+std::vector<std::int64_t> contracted_extents(const view& a, const view& b, contracted_axes of) {
+  check_axes(a, b, of);
+  std::vector<std::int64_t> extents;
+  for (int k = 0; k < of.batch; ++k)
+    extents.push_back(detail::common_extent(a.extent[k], b.extent[k]));
+  for (const auto& [x, vectors] : {std::pair(&a, of.a_vectors), std::pair(&b, of.b_vectors)})
+    extents.insert(extents.end(), x->extent.begin() + of.batch,
+                   x->extent.begin() + of.batch + vectors);
+  return extents;
+}
+
 namespace detail {
 
 std::int64_t common_extent(std::int64_t a, std::int64_t b) {
@@ -105,55 +205,58 @@ void expect_addend(const matrix_product& p, const view& addend) {
            std::string(name(p.out())));
 }
 
+void expect_contractible(const matrix_product& p, const view& a, const view& b) {
+  expect_type(p, a, "a");
+  expect_type(p, b, "b");
+  if (p.method() || !is_float(p.in()))
+    refuse("method: contractions are of floats, by method fixed");
+}
+
+axes joined(const axes& from) {
+  axes to;
+  for (int k = 0; k < from.rank; ++k) {
+    const axes::axis& next = from.dims[k];
+    if (next.extent == 1) continue;
+    axes::axis* const last = to.rank > 0 ? &to.dims[to.rank - 1] : nullptr;
+    if (last && last->x == next.x * static_cast<std::int64_t>(next.extent))
+      *last = {last->extent * next.extent, next.x, 0};
+    else
+      to.dims[to.rank++] = {next.extent, next.x, 0};
+  }
+  return to;
+}
+
 operand_layout layout_of(const view& given, bool left) {
   check(given, left ? "a" : "b");
-  const view x = as_matrices(given, left);
-  const int vectors = x.rank - (left ? 2 : 1), elements = x.rank - (left ? 1 : 2);
-  operand_layout l{x.type,
-                   static_cast<const std::byte*>(x.data),
-                   static_cast<std::uint64_t>(x.extent[vectors]),
-                   static_cast<std::uint64_t>(x.extent[elements]),
-                   x.stride[vectors],
-                   x.stride[elements],
-                   {}};
-  for (int k = 0; k < x.rank - 2; ++k)
-    if (x.extent[k] != 1 && (x.stride[k] != 0 || x.extent[k] == 0))
-      l.matrices.dims[l.matrices.rank++] = {static_cast<std::uint64_t>(x.extent[k]), x.stride[k],
-                                            0};
-  return l;
+  view x = as_matrices(given, left);
+  if (!left) swap_last(x);
+  return operand_of(x, x.rank - 2, 1);
 }
 
 product_layout layout_of(const view& a, const view& b) {
-  product_layout l{layout_of(a, true), layout_of(b, false), {}, {}, {}};
+  product_layout l{layout_of(a, true), layout_of(b, false), {}, {}, {}, a.rank > 1, b.rank > 1};
   if (a.type != b.type)
     refuse("b: of type " + std::string(name(b.type)) + ", not " + std::string(name(a.type)));
   if (l.a.n != l.b.n)
     refuse("b: columns of " + std::to_string(l.b.n) + " elements for rows of " +
            std::to_string(l.a.n));
   const view x = as_matrices(a, true), y = as_matrices(b, false);
-  const int rank = std::max(x.rank, y.rank) - 2;
-  std::int64_t of_a = static_cast<std::int64_t>(l.a.count()),
-               of_b = static_cast<std::int64_t>(l.b.count());
-  for (int k = 0; k < rank; ++k) {
-    const batch_axis p = axis_of(x, k, rank), q = axis_of(y, k, rank);
-    const std::int64_t extent = common_extent(p.extent, q.extent);
-    l.extents.push_back(extent);
-    // The strides of axes of which an operand has but one matrix are 0, and count for nothing.
-    const auto stride = [](batch_axis own, std::int64_t& left_over) -> std::int64_t {
-      if (own.stride == 0 || own.extent == 0) return 0;
-      return left_over /= own.extent;
-    };
-    const std::int64_t s = stride(p, of_a), t = stride(q, of_b);
-    l.results.dims[l.results.rank++] = {static_cast<std::uint64_t>(extent), s, t};
-    l.places.dims[l.places.rank++] = {static_cast<std::uint64_t>(extent), p.stride, q.stride};
-  }
-  if (a.rank > 1) l.extents.push_back(static_cast<std::int64_t>(l.a.vectors));
-  if (b.rank > 1) l.extents.push_back(static_cast<std::int64_t>(l.b.vectors));
-  check_size(l.extents, static_cast<std::int64_t>(l.a.n));
+  add_results(l, batch_of(x, x.rank - 2), batch_of(y, y.rank - 2));
   return l;
 }
 
-addend_layout layout_of(const view& addend, const product_layout& l, const view& a, const view& b) {
+product_layout layout_of(const view& a, const view& b, contracted_axes by) {
+  check_axes(a, b, by);
+  product_layout l{
+      operand_of(a, by.batch, by.a_vectors), operand_of(b, by.batch, by.b_vectors), {}, {}, {}};
+  if (l.a.n != l.b.n)
+    refuse("b: vectors of " + std::to_string(l.b.n) + " elements for those of " +
+           std::to_string(l.a.n));
+  add_results(l, batch_of(a, by.batch), batch_of(b, by.batch));
+  return l;
+}
+
+addend_layout layout_of(const view& addend, const product_layout& l) {
   const int rank = static_cast<int>(l.extents.size());
   if (addend.rank < 0 || addend.rank > rank)
     refuse("addend.rank: " + std::to_string(addend.rank) + ", and the result has " +
@@ -172,8 +275,8 @@ addend_layout layout_of(const view& addend, const product_layout& l, const view&
   addend_layout c{static_cast<const std::byte*>(addend.data), l.results};
   std::size_t axis = 0;
   for (int k = 0; k < l.results.rank; ++k) c.matrices.dims[k].x = strides[axis++];
-  if (a.rank > 1) c.row_stride = strides[axis++];
-  if (b.rank > 1) c.column_stride = strides[axis++];
+  if (l.rows) c.row_stride = strides[axis++];
+  if (l.columns) c.column_stride = strides[axis++];
   return c;
 }
 

@@ -11,6 +11,7 @@
 
 #include "array_on_gpu.hpp"
 #include "catch.hpp"
+#include "contractions.hpp"
 #include "gpu_kernels.hpp"
 
 #include "dispatch.hpp"
@@ -160,7 +161,7 @@ void check_product(product_case c, std::uint64_t seed = 1) {
   }
   if (!is_fixed || results == 0) return;
   std::optional<detail::addend_layout> places;
-  if (added) places = detail::layout_of(*added, l, x, y);
+  if (added) places = detail::layout_of(*added, l);
   for (const auto way : {gpu::product_way::tiles, gpu::product_way::library}) {
     if (way == gpu::product_way::tiles && is_long) continue;
     check_way(p, l, places ? &*places : nullptr, c.memory, way, want);
@@ -315,43 +316,7 @@ TEST_CASE("products on a GPU in tiles have the CPU's bits: shapes, parts of rows
 
 namespace {
 
-/// As a product of copies has it: of a view with axes of a batch, of vectors and of elements.
-struct vectors {
-  std::vector<std::int64_t> extents, strides;
-  std::int64_t first = 0;
-  int of_vectors;
-};
-view at(const vectors& v, dtype type, const void* data) {
-  view x{type,
-         static_cast<const std::byte*>(data) + v.first * static_cast<std::int64_t>(size_of(type)),
-         static_cast<int>(v.extents.size()),
-         {},
-         {}};
-  std::copy(v.extents.begin(), v.extents.end(), x.extent.begin());
-  std::copy(v.strides.begin(), v.strides.end(), x.stride.begin());
-  return x;
-}
-// Row-major, of a batch, vectors and elements.
-std::vector<std::byte> copied(const vectors& v, int batch, const std::vector<std::byte>& from,
-                              std::size_t size, std::vector<std::int64_t>& extents) {
-  detail::axes all;
-  extents = {1, 1, 1};
-  for (std::size_t k = 0; k < v.extents.size(); ++k) {
-    all.dims[all.rank++] = {static_cast<std::uint64_t>(v.extents[k]), v.strides[k], 0};
-    const int of = static_cast<int>(k) < batch                  ? 0
-                   : static_cast<int>(k) < batch + v.of_vectors ? 1
-                                                                : 2;
-    extents[static_cast<std::size_t>(of)] *= v.extents[k];
-  }
-  std::vector<std::byte> to(all.size() * size);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    std::memcpy(to.data() + i * size,
-                from.data() + static_cast<std::size_t>(v.first + all.offset_of(i).x) * size, size);
-  return to;
-}
-
-void check_contraction(dtype t, int batch, const vectors& a, const vectors& b, bool with_addend,
-                       values how = values::ordinary) {
+void check_contraction(dtype t, const test::contraction& c, values how) {
   const std::size_t size = size_of(t);
   const auto memory_of = [&](std::uint64_t seed) {
     matrices m = of(t, {20000});
@@ -359,30 +324,25 @@ void check_contraction(dtype t, int batch, const vectors& a, const vectors& b, b
     return m.bytes;
   };
   const std::vector<std::byte> x = memory_of(1), y = memory_of(2), z = memory_of(3);
-  std::vector<std::int64_t> of_a, of_b;
-  const std::vector<std::byte> rows = copied(a, batch, x, size, of_a),
-                               columns = copied(b, batch, y, size, of_b);
-  view right = row_major(t, columns.data(), of_b);
-  std::swap(right.extent[1], right.extent[2]);
-  std::swap(right.stride[1], right.stride[2]);
+  const test::copies rows(c.a, c.batch, t, x), columns(c.b, c.batch, t, y);
   const matrix_product p = make_matrix_product(t);
-  const std::int64_t matrices_of_all = std::max(of_a[0], of_b[0]);
-  std::vector<std::byte> want(static_cast<std::size_t>(matrices_of_all * of_a[1] * of_b[1]) * size);
-  const view bias = row_major(t, z.data(), {of_a[1], 1});
-  if (with_addend)
-    cpu::matmul(p, row_major(t, rows.data(), of_a), right, bias, want.data());
+  std::vector<std::byte> want(static_cast<std::size_t>(std::max(rows.batch, columns.batch) *
+                                                       rows.vectors * columns.vectors) *
+                              size);
+  const view bias = row_major(t, z.data(), {rows.vectors, 1});
+  if (c.with_addend)
+    cpu::matmul(p, rows.as_rows(), columns.as_columns(), bias, want.data());
   else
-    cpu::matmul(p, row_major(t, rows.data(), of_a), right, want.data());
+    cpu::matmul(p, rows.as_rows(), columns.as_columns(), want.data());
   const array_on_gpu there_x(x, t), there_y(y, t), there_z(z, t),
       out(std::vector<std::byte>(want.size()), t);
-  const view bias_there = row_major(t, there_z.at(), {of_a[1], 1});
-  const view *const addend = with_addend ? &bias_there : nullptr, left = at(a, t, there_x.at()),
-                    other = at(b, t, there_y.at());
-  const cuda::contracted_axes axes{batch, a.of_vectors, b.of_vectors};
-  REQUIRE(cuda::can_contract(p, left, other, axes));
-  const std::size_t bytes = cuda::contract_workspace_bytes(p, left, other, axes, addend);
+  const view bias_there = row_major(t, there_z.at(), {rows.vectors, 1});
+  const view *const addend = c.with_addend ? &bias_there : nullptr, left = c.a.at(t, there_x.at()),
+                    other = c.b.at(t, there_y.at());
+  REQUIRE(cuda::can_contract(p, left, other, c.axes()));
+  const std::size_t bytes = cuda::contract_workspace_bytes(p, left, other, c.axes(), addend);
   const array_on_gpu workspace(std::vector<std::byte>(bytes), dtype::f64);
-  cuda::contract(p, left, other, axes, addend, out.at(), workspace.at(), bytes);
+  cuda::contract(p, left, other, c.axes(), addend, out.at(), workspace.at(), bytes);
   test::wait_for();
   test::check_same("out", out.contents(), want);
   (void)workspace.contents();
@@ -420,36 +380,8 @@ TEST_CASE("by each of the library's algorithms products on a GPU have the CPU's 
 
 TEST_CASE("contractions on a GPU have the bits of products of copies", "[racecheck]") {
   for (const dtype t : some_types())
-    for (const values how : {values::ordinary, values::with_specials}) {
-      // Patches of 3 x 2 of images of 4 channels, 9 x 8, every other one, upside down.
-      const vectors filters{{1, 5, 4, 3, 2}, {0, 24, 6, 2, 1}, 0, 1},
-          patches{{3, 4, 4, 4, 3, 2}, {288, 16, 2, 72, 8, 1}, 0, 2},
-          flipped{{3, 4, 4, 4, 3, 2}, {288, -16, 2, 72, 8, 1}, 60, 2};
-      check_contraction(t, 1, filters, patches, true, how);
-      check_contraction(t, 1, filters, flipped, false, how);
-      // What a filter's gradient is: over samples and places.
-      const vectors gradient{{5, 3, 4, 4}, {48, 240, 4, 1}, 0, 1},
-          met{{4, 3, 2, 3, 4, 4}, {72, 8, 1, 288, 16, 2}, 0, 3};
-      check_contraction(t, 0, gradient, met, false, how);
-      // Elements that are neighbours after all, and one vector.
-      check_contraction(t, 0, {{4, 5, 6}, {30, 6, 1}, 0, 1}, {{2, 3, 30}, {90, 30, 1}, 7, 2}, true,
-                        how);
-      check_contraction(t, 0, {{1, 30}, {0, 2}, 0, 1}, {{40, 5, 6}, {1, 240, 40}, 0, 1}, false,
-                        how);
-      // Of one filter for each channel: short rows; and what its gradient is, of long ones.
-      const vectors depthwise{{3, 6, 1, 1, 3, 3}, {0, 9, 9, 9, 3, 1}, 0, 1},
-          of_one_channel{{3, 6, 7, 5, 1, 3, 3}, {900, 90, 10, 1, 0, 10, 1}, 4, 2};
-      check_contraction(t, 2, depthwise, of_one_channel, true, how);
-      check_contraction(t, 2, {{3, 6, 3, 9}, {0, 18, 9, 1}, 0, 1},
-                        {{3, 6, 35, 9}, {1900, 315, 1, 35}, 0, 1}, false, how);
-      check_contraction(t, 0, {{4, 32}, {40, 1}, 3, 1}, {{700, 32}, {25, 1}, 0, 1}, true, how);
-      check_contraction(t, 0, {{2, 1}, {1, 1}, 0, 1}, {{300, 1}, {3, 1}, 0, 1}, false, how);
-      const vectors of_places{{2, 1, 19, 16, 16}, {256, 0, 512, 16, 1}, 0, 1},
-          of_taps{{2, 1, 3, 7, 19, 16, 16}, {324, 0, 18, 1, 648, 18, 1}, 0, 3};
-      check_contraction(t, 1, of_places, of_taps, false, how);
-      check_contraction(t, 0, {{3, 19, 16, 16}, {256, 512, 16, 1}, 0, 1},
-                        {{5, 3, 19, 16, 16}, {324, 18, 648, 18, 1}, 0, 2}, true, how);
-    }
+    for (const values how : {values::ordinary, values::with_specials})
+      for (const test::contraction& c : test::contractions()) check_contraction(t, c, how);
 }
 
 TEST_CASE("contractions on a GPU say what is wrong") {
@@ -566,7 +498,7 @@ TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {
         if (transposed) b.stride[0] = 1, b.stride[1] = k;
         const view a = row_major(t, &somewhere, {64, k}), c = row_major(t, &somewhere, {64});
         const detail::product_layout l = detail::layout_of(a, b);
-        const detail::addend_layout added = detail::layout_of(c, l, a, b);
+        const detail::addend_layout added = detail::layout_of(c, l);
         const gpu::product_problem of{p, l, transposed ? &added : nullptr, nullptr};
         for (const gpu::kernel& one : gpu::kernels_of(gpu::plan_product(of, 1 << 30, on))) {
           if (!sample.takes(one)) continue;
@@ -575,27 +507,29 @@ TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {
           ++kernels;
         }
       }
-  // Patches of 3 x 3 of images of 8 channels, 10 x 10.
-  detail::axes patches{2, {{8, 10, 0}, {8, 1, 0}}}, taps{3, {{8, 100, 0}, {3, 10, 0}, {3, 1, 0}}},
-      filters{1, {{16, 72, 0}}}, of_filters{1, {{72, 1, 0}}}, images{1, {{4, 0, 800}}};
+  // Filters and patches of 3 x 3 of images of 8 channels, 10 x 10; one filter for each channel, and
+  // its gradient.
+  const test::contracted_operand patches{{4, 8, 8, 8, 3, 3}, {800, 10, 1, 100, 10, 1}, 0, 2},
+      of_one_channel{{8, 8, 8, 3, 3}, {100, 10, 1, 10, 1}, 0, 2},
+      met{{8, 3, 3, 100, 8, 8}, {100, 10, 1, 800, 10, 1}, 0, 2};
+  const test::contraction all[] = {
+      {1, {{4, 16, 8, 3, 3}, {0, 72, 9, 3, 1}, 0, 1}, patches, false},
+      {1, {{8, 1, 3, 3}, {9, 0, 3, 1}, 0, 1}, of_one_channel, false},
+      {1, {{8, 1, 100, 8, 8}, {9, 0, 800, 10, 1}, 0, 1}, met, false},
+  };
   for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16}) {
     const matrix_product p = make_matrix_product(t);
-    const auto* const data = reinterpret_cast<const std::byte*>(&somewhere);
-    const gpu::contraction_problem of{
-        p, {t, data, filters, of_filters}, {t, data, patches, taps}, images, nullptr, nullptr};
-    // One filter for each channel, and its gradient.
-    const detail::axes one{1, {{1, 0, 0}}}, nine{2, {{3, 10, 0}, {3, 1, 0}}},
-        places{3, {{100, 800, 0}, {8, 10, 0}, {8, 1, 0}}}, channels{1, {{8, 9, 100}}};
-    const gpu::contraction_problem short_ones{
-        p, {t, data, one, nine}, {t, data, patches, nine}, channels, nullptr, nullptr},
-        long_ones{p, {t, data, one, places}, {t, data, nine, places}, channels, nullptr, nullptr};
-    for (const gpu::contraction_problem* some : {&of, &short_ones, &long_ones})
-      for (const gpu::kernel& k : gpu::kernels_of(gpu::plan_contraction(*some, 1 << 30, on))) {
+    for (const test::contraction& c : all) {
+      const detail::product_layout l =
+          detail::layout_of(c.a.at(t, &somewhere), c.b.at(t, &somewhere), c.axes());
+      const gpu::contraction_problem some{p, l.a, l.b, l.places, nullptr, nullptr};
+      for (const gpu::kernel& k : gpu::kernels_of(gpu::plan_contraction(some, 1 << 30, on))) {
         if (!sample.takes(k)) continue;
         INFO(signature_of(k));
         CHECK(gpu::compile(gpu::source_of(k), 9, 0).image.size() > 1000);
         ++kernels;
       }
+    }
   }
   std::printf("%d kernels of products\n", kernels);
 }

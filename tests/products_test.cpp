@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "contractions.hpp"
 #include "control_word.hpp"
 #include "data.hpp"
 #include "main.hpp"
@@ -719,6 +720,66 @@ TEST_CASE("an addend far below breaks a tie, and is all there is beside 0") {
         CHECK(difference(product(p, a, b, 1, &c), truth(p, a, b, {bits_at(dtype::f64, &addend)})) ==
               "");
       }
+}
+
+TEST_CASE("contractions have the bits of products of copies") {
+  for (const dtype t : floats)
+    for (const kind what : {kind::near_one, kind::special})
+      for (const contraction& c : contractions()) {
+        const matrix_product p = make_matrix_product(t);
+        const std::vector<std::byte> x = make_data(t, what, 20000, 1),
+                                     y = make_data(t, what, 20000, 2),
+                                     z = make_data(t, kind::near_one, 100, 3);
+        const copies rows(c.a, c.batch, t, x), columns(c.b, c.batch, t, y);
+        const view bias = row_major(t, z.data(), {rows.vectors, 1});
+        const view* const addend = c.with_addend ? &bias : nullptr;
+        std::vector<std::uint64_t> addends;
+        for (std::int64_t i = 0; c.with_addend && i < std::max(rows.batch, columns.batch); ++i)
+          for (std::int64_t r = 0; r < rows.vectors; ++r)
+            addends.insert(addends.end(), static_cast<std::size_t>(columns.vectors),
+                           element(bias, {r, 0}));
+        const auto want = truth(p, rows.as_rows(), columns.as_columns(), addends);
+        for (const int threads : {1, 3}) {
+          std::vector<std::byte> out(want.size() * size_of(t));
+          cpu::contract(p, c.a.at(t, x.data()), c.b.at(t, y.data()), c.axes(), addend, out.data(),
+                        with(threads));
+          std::vector<std::uint64_t> got;
+          for (std::size_t k = 0; k < want.size(); ++k)
+            got.push_back(bits_at(t, out.data() + k * size_of(t)));
+          CHECK(got == want);
+        }
+      }
+}
+
+TEST_CASE("what cannot be contracted is refused by name") {
+  std::vector<float> x(64), out(64);
+  const matrix_product p = make_matrix_product(dtype::f32);
+  const view a = row_major(dtype::f32, x.data(), {4, 4, 4}),
+             b = row_major(dtype::f32, x.data(), {2, 8}),
+             doubles = row_major(dtype::f64, x.data(), {2, 16}),
+             integers = row_major(dtype::i32, x.data(), {2, 16}),
+             nothing = row_major(dtype::f32, nullptr, {2, 16});
+  const auto check = [&](const std::string& what, const matrix_product& by, const view& left,
+                         const view& right, contracted_axes axes, const view* addend = nullptr) {
+    CHECK_THROWS_WITH(cpu::contract(by, left, right, axes, addend, out.data()), what);
+  };
+  CHECK(contracted_extents(a, a, {1, 1, 0}) == std::vector<std::int64_t>{4, 4});
+  check("b: vectors of 8 elements for those of 16", p, a, b, {0, 1, 1});
+  check("a.rank: 3, where 0 axes are of a batch, 3 of vectors, and more of elements", p, a, b,
+        {0, 3, 1});
+  check("a.rank: 3, where -1 axes are of a batch, 1 of vectors, and more of elements", p, a, b,
+        {-1, 1, 1});
+  check("b: of type f64, not f32", p, a, doubles, {0, 1, 1});
+  check("b: a null pointer", p, a, nothing, {0, 1, 1});
+  check("method: contractions are of floats, by method fixed", make_matrix_product(dtype::i32),
+        integers, integers, {0, 1, 1});
+  check("method: contractions are of floats, by method fixed",
+        make_matrix_product(dtype::f32, method_id::tree), a, a, {0, 1, 1});
+  check("addend: of type f64, not f32", p, a, a, {0, 1, 1}, &doubles);
+  check("addend: extents 8 and 4 do not broadcast", p, a, a, {0, 1, 1}, &b);
+  CHECK_THROWS_WITH(cpu::contract(p, a, a, {0, 1, 1}, nullptr, nullptr), "out: a null pointer");
+  cpu::contract(p, row_major(dtype::f32, nullptr, {4, 0}), row_major(dtype::f32, nullptr, {0, 0}),
+                {0, 1, 1}, nullptr, nullptr);
 }
 
 TEST_CASE("what cannot be multiplied is refused by name") {

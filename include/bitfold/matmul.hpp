@@ -75,6 +75,18 @@ constexpr std::string_view product_method_name(std::optional<method_id> m) {
 /// a column; axes that do not broadcast; more than 2^60 results or products of elements.
 std::vector<std::int64_t> matmul_extents(const view& a, const view& b);
 
+/// How the axes of two operands of a contraction go together, in this order: `batch` axes of both,
+/// which broadcast; those along which vectors lie; those along which their elements do, at least
+/// one.
+struct contracted_axes {
+  int batch = 0, a_vectors = 1, b_vectors = 1;
+};
+
+/// The extents of a contraction: the batch's axes, a's vectors' and b's vectors'. Errors
+/// (errc::usage): axes that are not there, or do not broadcast; negative extents; an array of more
+/// than 2^60 elements; null data of elements.
+std::vector<std::int64_t> contracted_extents(const view& a, const view& b, contracted_axes axes);
+
 namespace cpu {
 
 /// Whether an operand is the left one, of rows, or the right one, of columns.
@@ -107,6 +119,7 @@ class prepared {
   const integers& made() const { return *made_; }
 
  private:
+  view of_;
   std::unique_ptr<integers> made_;
 };
 
@@ -146,6 +159,18 @@ void matmul(const matrix_product& p, operand a, operand b, void* out, const opti
 void matmul(const matrix_product& p, operand a, operand b, const view& addend, void* out,
             const options& opts = {});
 
+/// Writes the product by `fixed` of each vector of a and of b, as of a row and a column, without a
+/// copy of vectors that share elements, such as patches of an image.
+/// a, b: arrays of any strides. Elements are in the order of their axes, as many in a as in b.
+/// addend: null, or an array of type p.out() that broadcasts to the batch's axes, all of a's
+/// vectors and all of b's. It is added before each element is rounded, once.
+/// out: room for the elements of contracted_extents(a, b, axes), of type p.out(), row-major.
+/// opts, memory: as matmul's.
+/// Errors (errc::usage, naming the argument): those of contracted_extents and of matmul with an
+/// addend; vectors of other lengths; a product of integers, or that is not by `fixed`.
+void contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes,
+              const view* addend, void* out, const options& opts = {});
+
 }  // namespace cpu
 
 namespace cuda {
@@ -178,20 +203,9 @@ std::size_t matmul_workspace_bytes(const matrix_product& p, const view& a, const
 void matmul(const matrix_product& p, const view& a, const view& b, const view* addend, void* out,
             void* workspace, std::size_t workspace_size, stream s = nullptr);
 
-/// How the axes of two operands go together, in this order: `batch` axes of both, which broadcast;
-/// those along which vectors lie; those along which their elements do, at least one.
-struct contracted_axes {
-  int batch = 0, a_vectors = 1, b_vectors = 1;
-};
-
-/// The product by `fixed` of each vector of a and of b, as of a row and a column, without a copy
-/// of vectors that share elements, such as patches of an image. `out` is row-major, of the batch's
-/// axes, a's vectors' and b's vectors'; `addend` may be null, and broadcasts to the batch's axes,
-/// all of a's vectors and all of b's. Elements are in the order of their axes, as many in a as in
-/// b. The workspace, aligned to 16 bytes, is as large as contract_workspace_bytes says, or larger;
-/// `out` may be null where there are no results. Errors, besides those of matmul: axes that are not
-/// there; what can_contract denies. contracted_extents are those of the result.
-std::vector<std::int64_t> contracted_extents(const view& a, const view& b, contracted_axes axes);
+/// As cpu::contract, of arrays in device memory. The workspace, aligned to 16 bytes, is as large as
+/// contract_workspace_bytes says, or larger; `out` may be null where there are no results. Errors,
+/// besides: elements at no multiple of their size; what can_contract denies.
 std::size_t contract_workspace_bytes(const matrix_product& p, const view& a, const view& b,
                                      contracted_axes axes, const view* addend = nullptr);
 void contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes,

@@ -108,7 +108,8 @@ bool are_outer_products(const matrix_product& p, const detail::product_layout& l
   // Besides its sign an integer has at least bits - 2 that are significant, as a scale leaves 1/64
   // of the room: then it has all of its element.
   const int significant = p.in() == dtype::f32 ? 24 : p.in() == dtype::f16 ? 11 : 8;
-  return l.a.n == 1 && is_float(p.in()) && p.in() != dtype::f64 && p.bits() - 2 >= significant;
+  return l.a.n == 1 && l.a.is_strided() && l.b.is_strided() && is_float(p.in()) &&
+         p.in() != dtype::f64 && p.bits() - 2 >= significant;
 }
 
 void multiply_outer(const matrix_product& p, const detail::product_layout& l,

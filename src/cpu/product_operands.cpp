@@ -49,25 +49,23 @@ class panel_maker {
                       count = std::min(width(), l.vectors - first),
                       at = to_.vector_at(matrix, first),
                       run = std::size_t{1} << std::min(63 - 2 * (to_.product.bits() - 1), 30);
-    if (l.n == 0) {
-      std::fill_n(high, count, 0);
-      std::fill_n(low, count, 0);
-    } else if (l.vector_stride == 1 && l.vectors > 1) {
-      const std::byte* x = l.address(matrix, first, 0);
-      std::int64_t stride = l.element_stride;
-      if (count < width()) {
-        x = padded(matrix, first, count);
-        stride = static_cast<std::int64_t>(width());
-      }
+    if (are_side_by_side()) {
+      const auto [x, stride] = side_by_side(matrix, first, count);
       measure_across(x, stride, at);
       direct_.across(row, x, stride, l.n, &to_.scales[at], run, high, low);
-    } else {
-      find(matrix, first, count);
-      for (std::size_t v = 0; v < count; ++v) {
-        note(at + v, elements_.measure(vectors_[v], l.n));
-        direct_.along(row, vectors_[v], l.n, to_.scales[at + v], run, high + v, low + v);
-      }
+      return;
     }
+    std::fill_n(high, count, 0);
+    std::fill_n(low, count, 0);
+    measure(matrix, first, count);
+    for_each_part(matrix, first, count, true, [&](std::size_t begin, std::size_t n) {
+      for (std::size_t v = 0; v < count; ++v) {
+        std::int64_t some_high, some_low;
+        direct_.along(row + begin, vectors_[v], n, to_.scales[at + v], run, &some_high, &some_low);
+        high[v] += some_high;
+        low[v] += some_low;
+      }
+    });
   }
 
  private:
@@ -76,68 +74,136 @@ class panel_maker {
     const detail::operand_layout& l = to_.layout;
     const std::size_t first = panel * width(), count = std::min(width(), l.vectors - first),
                       at = to_.vector_at(matrix, first);
-    if (to_.side == side::right && elements_.measure_across && l.vector_stride == 1 &&
-        count == width() && l.n > 1) {
-      const void* const x = l.address(matrix, first, 0);
-      measure_across(x, l.element_stride, at);
-      elements_.scale_across(x, l.element_stride, l.n, &to_.scales[at], high, low);
+    if (to_.side == side::right && elements_.measure_across && are_side_by_side()) {
+      const auto [x, stride] = side_by_side(matrix, first, count);
+      measure_across(x, stride, at);
+      elements_.scale_across(x, stride, l.n, &to_.scales[at], high, low);
       return;
     }
-    find(matrix, first, count);
-    if (is_float(l.type))  // integers are as they are
-      for (std::size_t v = 0; v < count; ++v) note(at + v, elements_.measure(vectors_[v], l.n));
-    interleave(at, high, low);
+    const bool is_measured = is_float(l.type);  // integers are as they are
+    if (is_measured) measure(matrix, first, count);
+    for_each_part(matrix, first, count, is_measured, [&](std::size_t begin, std::size_t n) {
+      interleave(at, n, high + begin * width(), low ? low + begin * width() : nullptr);
+    });
   }
 
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
-  void note(std::size_t vector, const magnitudes& m) const {
-    to_.scales[vector] = product::scale_of(m.largest, to_.product.bits());
-    to_.specials[vector] = m.special;
-  }
 
   void measure_across(const void* x, std::ptrdiff_t stride, std::size_t at) const {
     elements_.measure_across(x, stride, to_.layout.n, to_.product.bits(), &to_.scales[at],
                              &to_.specials[at]);
   }
+  void measure(std::size_t matrix, std::size_t first, std::size_t count) {
+    measures_.assign(count, {});
+    for_each_part(matrix, first, count, false, [&](std::size_t, std::size_t n) {
+      for (std::size_t v = 0; v < count; ++v) {
+        const magnitudes some = elements_.measure(vectors_[v], n);
+        measures_[v].largest = std::max(measures_[v].largest, some.largest);
+        measures_[v].special = measures_[v].special || some.special;
+      }
+    });
+    const std::size_t at = to_.vector_at(matrix, first);
+    for (std::size_t v = 0; v < count; ++v) {
+      to_.scales[at + v] = product::scale_of(measures_[v].largest, to_.product.bits());
+      to_.specials[at + v] = measures_[v].special;
+    }
+  }
 
-  // Vectors, each with its elements one behind the other.
-  void find(std::size_t matrix, std::size_t first, std::size_t count) {
+  // Whether vectors are read side by side: there are more neighbours among them than among the
+  // elements of one.
+  bool are_side_by_side() const {
+    constexpr std::uint64_t least = 4;
+    const auto neighbours = [](const detail::axes& a) -> std::uint64_t {
+      if (a.rank == 0 || a.dims[a.rank - 1].x != 1) return 1;
+      return a.dims[a.rank - 1].extent;
+    };
+    const detail::operand_layout& l = to_.layout;
+    const std::uint64_t n = neighbours(l.along);
+    return l.n > 1 && n > neighbours(l.elements) && (n >= least || l.is_strided());
+  }
+
+  // Vectors side by side: element p of vector v at x[p * stride + v], and zeros where a panel has
+  // more room than there are vectors.
+  struct neighbours {
+    const std::byte* x;
+    std::ptrdiff_t stride;
+  };
+  neighbours side_by_side(std::size_t matrix, std::size_t first, std::size_t count) {
+    const detail::operand_layout& l = to_.layout;
+    if (l.is_strided() && count == width())
+      return {l.address(matrix, first, 0), static_cast<std::ptrdiff_t>(l.element_stride)};
+    const std::size_t bytes = l.n * width() * size_of(l.type);
+    if (count == width())
+      copies_.resize(bytes);
+    else
+      copies_.assign(bytes, std::byte{0});
+    detail::with_bits(l.type, [&]<class T>(T) {
+      copy_neighbours(reinterpret_cast<const T*>(l.address(matrix, 0, 0)), first, count,
+                      reinterpret_cast<T*>(copies_.data()));
+    });
+    return {copies_.data(), static_cast<std::ptrdiff_t>(width())};
+  }
+  template <class T>
+  void copy_neighbours(const T* from, std::size_t first, std::size_t count, T* to) {
+    constexpr std::size_t at_once = 256;  // elements, whose copies stay in the cache
+    const detail::operand_layout& l = to_.layout;
+    if (elements_at_.empty()) {
+      elements_at_.resize(l.n);
+      detail::offsets_of(l.elements, 0, l.n, elements_at_.data(), nullptr);
+    }
+    places_.resize(count);
+    detail::offsets_of(l.along, first, count, places_.data(), nullptr);
+    for (std::size_t begin = 0; begin < l.n; begin += at_once)
+      for (std::size_t v = 0, end; v < count; v = end) {
+        for (end = v + 1; end < count && places_[end] == places_[end - 1] + 1;) ++end;
+        for (std::size_t p = begin; p < std::min(begin + at_once, l.n); ++p)
+          copy_run(from + places_[v] + elements_at_[p], end - v, to + p * width() + v);
+      }
+  }
+  // Of any alignment. A few elements, for which memcpy as a function would take longer.
+  template <class T>
+  static void copy_run(const T* from, std::size_t n, T* to) {
+    constexpr std::size_t block = 16 / sizeof(T);
+    if (n < block) {
+      for (std::size_t i = 0; i < n; ++i) std::memcpy(to + i, from + i, sizeof(T));
+      return;
+    }
+    for (std::size_t i = 0; i + block < n; i += block) std::memcpy(to + i, from + i, 16);
+    std::memcpy(to + n - block, from + n - block, 16);
+  }
+
+  // Calls f(begin, n) for parts of some vectors, whose elements begin, ..., begin + n - 1 then lie
+  // one behind the other at vectors_: where they do, or in a copy that a cache holds. `again`: the
+  // last call was for the same vectors.
+  template <class F>
+  void for_each_part(std::size_t matrix, std::size_t first, std::size_t count, bool again, F&& f) {
+    constexpr std::size_t most_bytes = std::size_t{1} << 18;
     const detail::operand_layout& l = to_.layout;
     vectors_.resize(count);
-    if (l.element_stride == 1 || l.n <= 1)
+    if (l.n <= 1 || (l.elements.rank == 1 && l.elements.dims[0].x == 1)) {
       for (std::size_t v = 0; v < count; ++v) vectors_[v] = l.address(matrix, first + v, 0);
-    else
-      copy(matrix, first, count);
-  }
-
-  // A panel's neighbours that are fewer than it has room for, and zeros beside them.
-  const std::byte* padded(std::size_t matrix, std::size_t first, std::size_t count) {
-    const detail::operand_layout& l = to_.layout;
-    const std::size_t size = size_of(l.type), pitch = width() * size;
-    copies_.assign(l.n * pitch, std::byte{0});
-    for (std::size_t p = 0; p < l.n; ++p)
-      std::memcpy(&copies_[p * pitch], l.address(matrix, first, p), count * size);
-    return copies_.data();
-  }
-
-  void copy(std::size_t matrix, std::size_t first, std::size_t count) {
-    const detail::operand_layout& l = to_.layout;
-    const std::size_t pitch = l.n * size_of(l.type);
+      return f(0, l.n);
+    }
+    const std::size_t size = size_of(l.type),
+                      most = std::max<std::size_t>(most_bytes / (count * size) / 64 * 64, 64),
+                      pitch = std::min(most, l.n) * size;
     copies_.resize(count * pitch);
-    detail::axes vectors, elements;
-    vectors.dims[vectors.rank++] = {count, l.vector_stride, 0};
-    elements.dims[elements.rank++] = {l.n, l.element_stride, 0};
-    const detail::strided_matrix all{l.type, l.address(matrix, first, 0), &detail::axes::axis::x,
-                                     vectors, elements};
-    all.copy(0, count, 0, l.n, copies_.data(), pitch);
     for (std::size_t v = 0; v < count; ++v) vectors_[v] = copies_.data() + v * pitch;
+    const detail::strided_matrix all{l.type, l.address(matrix, 0, 0), &detail::axes::axis::x,
+                                     l.along, l.elements};
+    for (std::size_t begin = 0; begin < l.n; begin += most) {
+      const std::size_t n = std::min(most, l.n - begin);
+      if (!again || l.n > most) all.copy(first, count, begin, n, copies_.data(), pitch);
+      f(begin, n);
+    }
   }
 
-  // Some vectors at a time, of a few elements each, which the first cache holds with their places.
-  void interleave(std::size_t at, std::int32_t* high, std::int32_t* low) const {
+  // Of vectors_, some at a time, and of each a few elements, which the first cache holds with their
+  // places.
+  void interleave(std::size_t at, std::size_t n, std::int32_t* high, std::int32_t* low) const {
     constexpr std::size_t at_once = 64;
     alignas(64) std::int32_t highs[max_interleaved * at_once], lows[max_interleaved * at_once];
-    const std::size_t n = to_.layout.n, size = size_of(to_.layout.type);
+    const std::size_t size = size_of(to_.layout.type);
     for (std::size_t begin = 0; begin < n; begin += at_once) {
       const std::size_t count = std::min(at_once, n - begin);
       for (std::size_t first = 0; first < width(); first += max_interleaved) {
@@ -167,6 +233,9 @@ class panel_maker {
   const integer_array whole_;
   std::vector<std::byte> copies_;
   std::vector<const std::byte*> vectors_;
+  std::vector<magnitudes> measures_;
+  std::vector<std::ptrdiff_t> places_,
+      elements_at_;  ///< of vectors, and of their elements from there
 };
 
 direct_sums::direct_sums(integers& to) : maker_(std::make_unique<panel_maker>(to)) {}
@@ -180,8 +249,9 @@ bool direct_sums::are_there(const matrix_product& p, target t) {
   return kernels.direct && kernels.direct(p.in()).along && digits_of(p.bits()) == 1;
 }
 
-integers::integers(const matrix_product& p, cpu::side s, const view& x, target t, bool direct)
-    : product(p), side(s), of(x), layout(detail::layout_of(x, s == side::left)), used(t) {
+integers::integers(const matrix_product& p, cpu::side s, const detail::operand_layout& x, target t,
+                   bool direct)
+    : product(p), side(s), layout(x), used(t) {
   const product_kernels kernels = find_product_kernels(t);
   width = s == side::right ? kernels.tile_columns : direct ? 1 : kernels.tile_rows;
   panels = (layout.vectors + static_cast<std::size_t>(width) - 1) / static_cast<std::size_t>(width);
@@ -224,20 +294,21 @@ void integers::note_specials() {
   any_special = std::find(specials.begin(), specials.end(), 1) != specials.end();
 }
 
-prepared::prepared(const matrix_product& p, side s, const view& x, const options& opts) {
+prepared::prepared(const matrix_product& p, side s, const view& x, const options& opts) : of_(x) {
   if (!has_integers(p))
     throw error(
         errc::usage,
         "product: only operands of method fixed are prepared, and no integers of 64 bits or u32");
   detail::expect_type(p, x, "x");
-  made_ = std::make_unique<integers>(p, s, x, resolve_target(opts));
+  made_ =
+      std::make_unique<integers>(p, s, detail::layout_of(x, s == side::left), resolve_target(opts));
   made_->make_all(opts);
 }
 prepared::prepared(prepared&&) noexcept = default;
 prepared& prepared::operator=(prepared&&) noexcept = default;
 prepared::~prepared() = default;
 const matrix_product& prepared::product() const { return made_->product; }
-const view& prepared::of() const { return made_->of; }
+const view& prepared::of() const { return of_; }
 std::size_t prepared::bytes() const {
   const std::size_t n = made_->layout.count() * made_->panels * made_->panel_size();
   return n * (made_->low ? 8 : 4) + made_->scales.size() * (sizeof(int) + 1);

@@ -21,11 +21,11 @@ using integer_array = std::unique_ptr<std::int32_t[], free_aligned>;
 /// or of a part of it.
 struct prepared::integers {
   /// `direct`: for direct_sums.
-  integers(const matrix_product& p, cpu::side s, const view& x, target t, bool direct = false);
+  integers(const matrix_product& p, cpu::side s, const detail::operand_layout& x, target t,
+           bool direct = false);
 
   matrix_product product;
   cpu::side side;
-  view of;
   detail::operand_layout layout;
   target used;
   int width = 0;               ///< vectors of a panel

@@ -88,7 +88,7 @@ class multiplication {
                       parts = layout_.results.size() * runs,
                       tasks = std::min(parts, chunk_count(threads));
     parallel_for(tasks, threads, [&](std::size_t task) {
-      integers part(product_, side::right, b_.of, b_.used, true);
+      integers part(product_, side::right, b_.layout, b_.used, true);
       part.make_notes(most);
       direct_sums with(part);
       std::int64_t sums[2 * block_columns];
@@ -134,7 +134,7 @@ class multiplication {
                       tasks = std::min(parts, chunk_count(threads));
     parallel_for(tasks, threads, [&](std::size_t task) {
       const sum_array sums = new_sums();
-      integers part(product_, lazy, of.of, of.used);
+      integers part(product_, lazy, of.layout, of.used);
       part.make_room(most);
       for (std::size_t i = parts * task / tasks; i < parts * (task + 1) / tasks; ++i) {
         const panel_run run(of.panels, most, i % runs);
@@ -389,14 +389,13 @@ view transposed(view x) {
   return x;
 }
 
-void multiply(const matrix_product& p, const operand& a, const operand& b, const view* addend,
-              void* out, const options& opts) {
-  const integers *made_a = integers_of(p, a, side::left), *made_b = integers_of(p, b, side::right);
-  const detail::product_layout l = detail::layout_of(a.of(), b.of());
+// `made_a`, `made_b`: null where an operand's integers are to be made.
+void multiply(const matrix_product& p, const detail::product_layout& l, const integers* made_a,
+              const integers* made_b, const view* addend, void* out, const options& opts) {
   options chosen = opts;
   chosen.target = resolve_target(opts);
   std::optional<detail::addend_layout> added;
-  if (addend) added = detail::layout_of(*addend, l, a.of(), b.of());
+  if (addend) added = detail::layout_of(*addend, l);
   if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
   if (!out) refuse("out: a null pointer");
   const bool as_they_are = !made_a && !made_b;
@@ -405,8 +404,8 @@ void multiply(const matrix_product& p, const operand& a, const operand& b, const
     return report(*chosen.target);
   }
   if (as_they_are && l.a.vectors == 1 && direct_sums::are_there(p, *chosen.target)) {
-    integers ia(p, side::left, a.of(), *chosen.target, true);
-    const integers ib(p, side::right, b.of(), *chosen.target, true);
+    integers ia(p, side::left, l.a, *chosen.target, true);
+    const integers ib(p, side::right, l.b, *chosen.target, true);
     if (ib.layout.count() == l.results.size()) {
       ia.make_all(chosen);
       multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run_directly(chosen);
@@ -414,10 +413,8 @@ void multiply(const matrix_product& p, const operand& a, const operand& b, const
     }
   }
   std::optional<integers> own_a, own_b;
-  if (!made_a || made_a->used != *chosen.target)
-    own_a.emplace(p, side::left, a.of(), *chosen.target);
-  if (!made_b || made_b->used != *chosen.target)
-    own_b.emplace(p, side::right, b.of(), *chosen.target);
+  if (!made_a || made_a->used != *chosen.target) own_a.emplace(p, side::left, l.a, *chosen.target);
+  if (!made_b || made_b->used != *chosen.target) own_b.emplace(p, side::right, l.b, *chosen.target);
   const integers &ia = own_a ? *own_a : *made_a, &ib = own_b ? *own_b : *made_b;
   const auto size = [](const integers& x) { return x.all_panels() * x.bytes_of_panel(); };
   const auto is_lazy = [&](const std::optional<integers>& own, const integers& other) {
@@ -430,6 +427,12 @@ void multiply(const matrix_product& p, const operand& a, const operand& b, const
   if (own_b && lazy != side::right) own_b->make_all(chosen);
   multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run(lazy, chosen);
   report(*chosen.target);
+}
+
+void multiply(const matrix_product& p, const operand& a, const operand& b, const view* addend,
+              void* out, const options& opts) {
+  const integers *made_a = integers_of(p, a, side::left), *made_b = integers_of(p, b, side::right);
+  multiply(p, detail::layout_of(a.of(), b.of()), made_a, made_b, addend, out, opts);
 }
 
 // By the engine of reductions.
@@ -480,6 +483,13 @@ void matmul(const matrix_product& p, operand a, operand b, const view& addend, v
             const options& opts) {
   detail::expect_addend(p, addend);
   multiply_either_way(p, a, b, &addend, out, opts);
+}
+
+void contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes,
+              const view* addend, void* out, const options& opts) {
+  detail::expect_contractible(p, a, b);
+  if (addend) detail::expect_addend(p, *addend);
+  multiply(p, detail::layout_of(a, b, axes), nullptr, nullptr, addend, out, opts);
 }
 
 }  // namespace bitfold::cpu

@@ -25,9 +25,9 @@ index turns_of_warp(index columns) {
   return best;
 }
 
-cuda::few_vectors vectors_of(const contracted& from) {
-  cuda::few_vectors v{from.data, from.vectors, cuda::divisors_of(from.vectors), {}};
-  for (index i = 0; i < from.elements.size(); ++i)
+cuda::few_vectors vectors_of(const detail::operand_layout& from) {
+  cuda::few_vectors v{from.data, from.along, cuda::divisors_of(from.along), {}};
+  for (index i = 0; i < from.n; ++i)
     v.offsets[i] = static_cast<std::int32_t>(from.elements.offset_of(i).x);
   return v;
 }
@@ -40,11 +40,11 @@ bool has_few_bits(const matrix_product& p) {
 }  // namespace
 
 bool is_of_few(const contraction_problem& of) {
-  const index n = of.a.elements.size();
+  const index n = of.a.n;
   // Of one right operand the rows of all matrices go together.
   if (of.results.size() > 1 && is_one(of.results, &axes::axis::y)) return false;
   return has_few_bits(of.product) && size_of(of.product.out()) < 8 && n > 0 &&
-         n <= cuda::most_few_elements && of.a.vectors.size() <= cuda::most_few_rows;
+         n <= cuda::most_few_elements && of.a.vectors <= cuda::most_few_rows;
 }
 
 plan plan_few(const contraction_problem& of) {
@@ -53,7 +53,7 @@ plan plan_few(const contraction_problem& of) {
   to.b = vectors_of(of.b);
   to.results = of.results;
   to.by_results = cuda::divisors_of(of.results);
-  to.out = output_of(of.a.vectors.size(), of.b.vectors.size(), of.addend, of.out);
+  to.out = output_of(of.a.vectors, of.b.vectors, of.addend, of.out);
   const index turns = turns_of_warp(to.out.columns);
   to.columns = 32 * turns;
   to.warps_of_matrix = shares(to.out.columns, to.columns);
@@ -63,11 +63,10 @@ plan plan_few(const contraction_problem& of) {
   pass& p = add_product_pass(
       made, "bitfold/cuda/few_products.cuh", "multiply_short",
       element_of(of.a.type) + "using result = " + type_name(of.product.out()) + ";\n",
-      arguments_of("kernel::element, kernel::result", of.addend != nullptr, of.a.elements.size()),
-      shares(to.warps, warps_of_block), 1,
-      warps_of_block * cuda::most_few_rows * 4 * (of.a.elements.size() + 2));
+      arguments_of("kernel::element, kernel::result", of.addend != nullptr, of.a.n),
+      shares(to.warps, warps_of_block), 1, warps_of_block * cuda::most_few_rows * 4 * (of.a.n + 2));
   p.with.add(to);
-  p.bytes_read = of.results.size() * to.out.columns * of.a.elements.size() * size_of(of.a.type);
+  p.bytes_read = of.results.size() * to.out.columns * of.a.n * size_of(of.a.type);
   return made;
 }
 

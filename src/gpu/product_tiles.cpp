@@ -22,20 +22,6 @@ constexpr std::string_view header = "bitfold/cuda/product_tiles.cuh";
 
 int digits_of(const matrix_product& p) { return (p.bits() + 7) / 8; }
 
-// Without axes of one place; those that go on where the next one ends are one with it.
-axes joined(const axes& from) {
-  axes to;
-  for (int k = 0; k < from.rank; ++k) {
-    const axes::axis& next = from.dims[k];
-    if (next.extent == 1) continue;
-    axes::axis* const last = to.rank > 0 ? &to.dims[to.rank - 1] : nullptr;
-    if (last && last->x == next.x * static_cast<std::int64_t>(next.extent))
-      *last = {last->extent * next.extent, next.x, 0};
-    else
-      to.dims[to.rank++] = {next.extent, next.x, 0};
-  }
-  return to;
-}
 std::int64_t stride_of_one(const axes& of) { return of.rank > 0 ? of.dims[0].x : 0; }
 
 // Sectors of memory that a warp reads of neighbours along some axes.
@@ -73,17 +59,11 @@ struct operand {
                                                                          : "packed");
   }
 
-  operand(const contracted& from, const axes& results, stride_of stride, bool one)
-      : places(joined(from.vectors)), elements(joined(from.elements)) {
-    const detail::operand_layout l{from.type,
-                                   from.data,
-                                   from.vectors.size(),
-                                   from.elements.size(),
-                                   stride_of_one(places),
-                                   stride_of_one(elements),
-                                   {}};
-    v = vectors_of(l, results, stride, one);
-    listed = v.of.n > 0 && (places.rank > 1 || elements.rank > 1);
+  operand(detail::operand_layout from, const axes& results, stride_of stride, bool one)
+      : places(from.along), elements(from.elements), listed(from.n > 0 && !from.is_strided()) {
+    from.vector_stride = stride_of_one(places);
+    from.element_stride = stride_of_one(elements);
+    v = vectors_of(from, results, stride, one);
     if (listed) v.across = sectors_of(places, from.type) <= sectors_of(elements, from.type);
   }
   index offset_bytes() const { return listed ? rounded_up(4 * up_to(v.of.n, 4)) : 0; }
@@ -346,7 +326,7 @@ class tile_planner {
 }  // namespace
 
 bool can_contract(const contraction_problem& of, const device_facts& on) {
-  const index n = of.a.elements.size();
+  const index n = of.a.n;
   const auto is_near = [](const axes& along) {
     const auto [low, high] = reach_of(along);
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
@@ -363,17 +343,7 @@ plan plan_contraction(const contraction_problem& of, std::size_t memory, const d
 }
 
 contraction_problem as_contraction(const product_problem& of) {
-  const auto operand_of = [](const detail::operand_layout& l) {
-    const auto one = [](std::uint64_t extent, std::int64_t stride) {
-      axes along;
-      along.rank = 1;
-      along.dims[0] = {extent, stride, 0};
-      return along;
-    };
-    return contracted{l.type, l.data, one(l.vectors, l.vector_stride), one(l.n, l.element_stride)};
-  };
-  return {of.product, operand_of(of.layout.a), operand_of(of.layout.b), of.layout.places, of.addend,
-          of.out};
+  return {of.product, of.layout.a, of.layout.b, of.layout.places, of.addend, of.out};
 }
 
 double time_of_contraction(const contraction_problem& of, const device_facts& on) {

@@ -6,17 +6,11 @@
 
 namespace bitfold::gpu {
 
-/// Vectors and their elements, along some axes each; x: strides in elements. Data: an address.
-struct contracted {
-  dtype type;
-  const std::byte* data;
-  detail::axes vectors, elements;
-};
 /// Inner products of each vector of a and of b, for each of `results`, whose x and y are the
 /// strides, in elements, of a's and b's matrices. The result is row-major.
 struct contraction_problem {
   const matrix_product& product;
-  contracted a, b;
+  detail::operand_layout a, b;  ///< data: addresses
   const detail::axes& results;
   const detail::addend_layout* addend;
   void* out;

@@ -311,7 +311,7 @@ gpu::plan plan_of(const matrix_product& p, const view& a, const view& b, const v
                   void* out, std::size_t memory) {
   const detail::product_layout l = detail::layout_of(a, b);
   std::optional<detail::addend_layout> added;
-  if (addend) added = detail::layout_of(*addend, l, a, b);
+  if (addend) added = detail::layout_of(*addend, l);
   const gpu::device_facts& on = gpu::facts_of_current_device();
   if (l.results.size() * l.a.vectors * l.b.vectors == 0) return {};
   return gpu::plan_product({p, l, added ? &*added : nullptr, out}, memory, on);

@@ -1,7 +1,7 @@
 """Convolutions and their gradients, as products of filters and patches (docs/products.md).
 
-A GPU takes patches as they lie in the input, where it can. Elsewhere they are copied a few samples, or a few rows of the output, at a time. Elements of
-a product depend on their own row and column alone, so that it does not show.
+Patches are taken as they lie in the input, where that can be. Elsewhere they are copied a few samples, or a few rows of the output, at a time. Elements
+of a product depend on their own row and column alone, so that it does not show.
 """
 
 from __future__ import annotations
@@ -79,27 +79,32 @@ def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None) ->
     return _engine.product(a, b, addend, method, a.dtype)
 
 
-def _contract(patches: Tensor, filters: Tensor, bias: Tensor | None, dims: int) -> Tensor | None:
-    """The product of each filter and each patch without copies of patches, if the GPU has it: samples, groups, filters, places."""
+def _contract(patches: Tensor, filters: Tensor, bias: Tensor | None, dims: int, last: bool) -> Tensor | None:
+    """The product of each filter and each patch without copies of patches, where the device has it: samples, all filters, places. `last`: filters
+    lie behind places in memory, and channels behind taps, as they do in a CPU's input."""
     samples, groups, channels, *along = patches.shape
     taps, places = range(3, 3 + dims), range(3 + dims, 3 + 2 * dims)
+    if last:
+        patches = patches.permute(0, 1, *places, *taps, 2).squeeze(1)  # samples, places; taps, channels
+        some = _engine.contract(patches, filters.movedim(2, -1), 1, dims, 1, bias)
+        return None if some is None else some.movedim(-1, 1)
     patches = patches.permute(0, 1, *places, 2, *taps)  # samples, groups, places; channels, taps
     if groups > 1:
         bias = None if bias is None else bias.reshape(groups, -1, 1)
-        return _engine.contract(filters.unsqueeze(0), patches, 2, 1, dims, bias)
+        some = _engine.contract(filters.unsqueeze(0), patches, 2, 1, dims, bias)
+        return None if some is None else some.flatten(1, 2)
     bias = None if bias is None else bias.reshape(-1, 1)
     return _engine.contract(filters, patches.squeeze(1), 1, 1, dims, bias)
 
 
-def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> None:
-    """Writes the product of each filter and each patch, plus the bias. `filters`: groups, filters of a group, channels of a group, taps; `out`:
-    samples, channels, patches, of any strides."""
-    if _engine.contracts(x, 2 + 2 * len(axes) + (filters.shape[0] > 1)) and method != "exact":
-        some = _contract(_patches(x, axes, filters.shape[0]), filters, bias, len(axes))
-        if some is not None:
-            out.copy_(some.reshape(out.shape))
-            return
+def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> Tensor:
+    """The product of each filter and each patch, plus the bias: in `out`, or in a tensor of its strides that can stand for it. `filters`: groups,
+    filters of a group, channels of a group, taps; `out`: samples, channels, patches, of any strides."""
     groups, dims, last = filters.shape[0], len(axes), _is_last(x) and filters.shape[0] == 1
+    if _engine.contracts(x, 2 + 2 * dims + (groups > 1)) and method != "exact":
+        some = _contract(_patches(x, axes, groups), filters, bias, dims, last and x.is_cpu)
+        if some is not None:
+            return some if some.stride() == out.stride() else out.copy_(some)
     rows = (filters.movedim(2, -1) if last else filters).flatten(2)
     bias = None if bias is None else bias.reshape(groups, -1, 1)
     first, *others = axes
@@ -107,6 +112,7 @@ def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axe
         patches = _patches(x[n], [first.part(i.start, i.stop), *others], groups)
         to = out[n, :, i]
         to.copy_(_product(method, rows, _columns(patches, dims, last), bias).reshape(to.shape))
+    return out
 
 
 def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], groups: int) -> Tensor:
@@ -130,7 +136,7 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
 
 
 def _contract_gradient(g: Tensor, patches: Tensor, groups: int, dims: int) -> Tensor | None:
-    """`patches`: groups, channels of a group, taps, samples, places. The same without copies, if the GPU has it."""
+    """`patches`: groups, channels of a group, taps, samples, places. The same without copies, where the device has it."""
     near = g.unflatten(1, (groups, -1)).permute(1, 2, 0, *range(3, 3 + dims))  # groups, channels; samples, places
     if groups > 1:
         return _engine.contract(near, patches, 1, 1, 1 + dims)
@@ -164,18 +170,26 @@ class _Convolution(NamedTuple):
         """The patches of `far`."""
         return [_Axis(-p, s, n, d, k) for p, s, n, d, k in zip(self.padding, self.stride, near, self.dilation, taps)]
 
-    def forward(self, method: str, far: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    def forward(self, method: str, far: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+        """In `out`, or in a tensor that can stand for it."""
         taps = weight.shape[2:]
-        _correlate(method, far, _grouped(weight, self.groups), bias, self.axes(out.shape[2:], taps), out)
+        return _correlate(method, far, _grouped(weight, self.groups), bias, self.axes(out.shape[2:], taps), out)
 
-    def backward(self, method: str, near: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
-        """Of each place of `far`, over the taps that meet it at all: these are the same ones at every place of a phase of the stride."""
+    def backward(self, method: str, near: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+        """Of each place of `far`, over the taps that meet it at all: these are the same ones at every place of a phase of the stride. In `out`, or
+        in a tensor that can stand for it."""
         filters = _grouped(weight, self.groups).transpose(1, 2)
         phases = [list(self._phases(d, n, k)) for d, (n, k) in enumerate(zip(out.shape[2:], weight.shape[2:]))]
         for phase in itertools.product(*phases):
             places, taps, axes = zip(*phase)
-            some = filters[(..., *taps)].flip([3 + d for d in range(len(axes))])
-            _correlate(method, near, some, bias, axes, out[(..., *places)])
+            meeting = filters[(..., *taps)].flip([3 + d for d in range(len(axes))])
+            to = out[(..., *places)]
+            some = _correlate(method, near, meeting, bias, axes, to)
+            if some is not to and to.shape == out.shape:  # the only phase
+                return some
+            if some is not to:
+                to.copy_(some)
+        return out
 
     def _phases(self, d: int, size: int, taps: int) -> Iterator[tuple[slice, slice, _Axis]]:
         """Along an axis: the places, the taps that meet them, and where the patches of `near` lie for these, the last first."""
@@ -245,9 +259,9 @@ def _convolution(method, x, weight, bias, stride, padding, dilation, transposed,
     how, shape = _asked("convolution", x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     layout = _layout(x, weight)
     out = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout)
-    if _engine.is_real(x):
-        (how.backward if transposed else how.forward)(method, _laid(x, layout, groups), weight, bias, out)
-    return out
+    if not _engine.is_real(x):
+        return out
+    return (how.backward if transposed else how.forward)(method, _laid(x, layout, groups), weight, bias, out)
 
 
 @covers("_convolution")
@@ -266,7 +280,7 @@ def _convolution_backward(method, grad, x, weight, bias_sizes, stride, padding, 
     if _engine.is_real(x):
         grad = _laid(grad, layout, groups)
         if of_x is not None:
-            (how.forward if transposed else how.backward)(method, grad, weight, None, of_x)
+            of_x = (how.forward if transposed else how.backward)(method, grad, weight, None, of_x)
         if of_weight is not None:
             x = _laid(x, layout, groups) if groups > 1 else x
             near, far = (x, grad) if transposed else (grad, x)
