@@ -642,6 +642,25 @@ TEST_CASE("rows and columns of one element") {
         }
 }
 
+// Of floats the sum is 2^-70 off a tie whose even neighbour is the farther one; other columns are not.
+TEST_CASE("products of one element each break ties of their addends") {
+  const float e = 0x1p-23f;
+  const matrix_product p = make_matrix_product(dtype::f32);
+  for (const float sign : {1.0f, -1.0f})
+    for (std::size_t tie = 0; tie < 40; ++tie) {
+      const std::vector<float> x{sign * 0x1p-24f * (1 + e)};
+      std::vector<float> y(40, 1 + e), addends(40, sign * 0.7f);
+      y[tie] = 1 - e;
+      addends[tie] = sign * (1 + e);
+      const view a = row_major(dtype::f32, x.data(), {1, 1}),
+                 b = row_major(dtype::f32, y.data(), {1, 40}),
+                 c = row_major(dtype::f32, addends.data(), {1, 40});
+      const auto got = product(p, a, b, 1, &c);
+      CHECK(got[tie] == bits_at(dtype::f32, &addends[tie]));
+      CHECK(difference(got, truth(p, a, b, broadcast(c, {1, 40}))) == "");
+    }
+}
+
 TEST_CASE("an addend of one column") {
   const std::int64_t m = 70, k = 9;
   for (const dtype t : floats) {

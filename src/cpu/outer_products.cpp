@@ -29,6 +29,32 @@ struct outer_row {
   }
 };
 
+// x times each y, and its addend, rounded to floats. Returns whether all are rounded as the true sums
+// would be: not surely where a sum in doubles is a number of 25 bits, as floats and their midpoints
+// are, and not where an addend is not finite.
+template <bool Added>
+struct outer_floats {
+  [[gnu::always_inline]] static bool run(double x, const double* y, const std::byte* addends,
+                                         std::size_t n, std::byte* to) {
+    using arith::bit_cast;
+    constexpr std::int64_t below_25 = (1 << 28) - 1, exponent = std::int64_t{0x7ff} << 52;
+    std::int64_t unsure = 0;  // negative where one was
+    for (std::size_t c = 0; c < n; ++c) {
+      double sum = x * y[c] + 0.0;  // no -0
+      if constexpr (Added) {
+        float addend;
+        std::memcpy(&addend, addends + c * sizeof addend, sizeof addend);
+        sum += addend;
+        const auto bits = bit_cast<std::int64_t>(sum);
+        unsure |= ((bits & below_25) - 1) | (exponent - 1 - (bits & exponent));
+      }
+      const auto rounded = static_cast<float>(sum);
+      std::memcpy(to + c * sizeof rounded, &rounded, sizeof rounded);
+    }
+    return unsure >= 0;
+  }
+};
+
 template <class In, class Out>
 class outer_products {
  public:
@@ -40,7 +66,9 @@ class outer_products {
         round_(find_product_kernels(used).round(dtype_of<Out>)),
         read_(reader_of(dtype_of<In>, used)),
         read_addends_(reader_of(dtype_of<Out>, used)),
-        multiply_(loop_for<outer_row<!std::is_same_v<Out, double>>>(used)) {}
+        multiply_(loop_for<outer_row<!std::is_same_v<Out, double>>>(used)),
+        to_floats_(addend ? loop_for<outer_floats<true>>(used)
+                          : loop_for<outer_floats<false>>(used)) {}
 
   void run(const options& opts) const {
     const std::size_t rows = layout_.a.vectors, columns = layout_.b.vectors,
@@ -73,16 +101,18 @@ class outer_products {
     for (; row < end; ++row) {
       double x;
       const bool finite_x = read_(a.address(of_a, row, 0), in, 1, &x);
-      if (addend_) {
-        const std::int64_t first = addend_->matrices.offset_of(result).x +
-                                   static_cast<std::int64_t>(row) * addend_->row_stride +
-                                   static_cast<std::int64_t>(column) * addend_->column_stride;
-        finite_addends =
-            read_addends_(addend_->data + first * size, addend_->column_stride * size, n, addends);
-      }
-      multiply_(x, y, addends, n, sums);
       std::byte* const to =
           out_ + ((result * layout_.a.vectors + row) * layout_.b.vectors + column) * sizeof(Out);
+      const std::byte* added = nullptr;
+      if (addend_)
+        added = addend_->data + size * (addend_->matrices.offset_of(result).x +
+                                        static_cast<std::int64_t>(row) * addend_->row_stride +
+                                        static_cast<std::int64_t>(column) * addend_->column_stride);
+      if (std::is_same_v<Out, float> && finite_x && finite_y &&
+          (!addend_ || addend_->column_stride == 1) && to_floats_(x, y, added, n, to))
+        continue;
+      if (addend_) finite_addends = read_addends_(added, addend_->column_stride * size, n, addends);
+      multiply_(x, y, addends, n, sums);
       round_(sums, n, to);
       if (finite_x && finite_y && finite_addends) continue;
       for (std::size_t c = 0; c < n; ++c)
@@ -100,6 +130,7 @@ class outer_products {
   const sum_rounding round_;
   const element_reader read_, read_addends_;
   const decltype(loop_for<outer_row<true>>(target{})) multiply_;
+  const decltype(loop_for<outer_floats<true>>(target{})) to_floats_;
 };
 
 }  // namespace
