@@ -642,7 +642,8 @@ TEST_CASE("rows and columns of one element") {
         }
 }
 
-// Of floats the sum is 2^-70 off a tie whose even neighbour is the farther one; other columns are not.
+// Of floats the sum is 2^-70 off a tie whose even neighbour is the farther one; other columns are
+// not.
 TEST_CASE("products of one element each break ties of their addends") {
   const float e = 0x1p-23f;
   const matrix_product p = make_matrix_product(dtype::f32);

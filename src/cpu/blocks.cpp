@@ -148,12 +148,15 @@ class block_worker {
   }
 
  private:
-  // What is gathered, widened or taken by several tasks stays in the first-level cache, or nearly.
+  // What is widened or taken by several tasks stays in the first-level cache, or nearly. Elements
+  // of one input that lie apart are folded while the next few leaves are on their way; of narrow
+  // types these would be too few bytes for that.
   static order::index leaves_at_once(const work& w, const block_plan& p) {
-    constexpr order::index tile = tile_elements / order::leaf;
-    bool by_tiles = w.tasks.size() > 1 || (p.one_row() && !p.long_runs());
-    for (const task& t : w.tasks) by_tiles |= t.kernels.convert != nullptr;
-    return by_tiles ? tile : 16 * tile;
+    constexpr order::index few = 4, tile = tile_elements / order::leaf;
+    bool converts = false;
+    for (const task& t : w.tasks) converts |= t.kernels.convert != nullptr;
+    if (p.one_row() && p.run_length == 0 && !p.two && !converts && size_of(p.type) >= 4) return few;
+    return converts || w.tasks.size() > 1 || (p.one_row() && !p.long_runs()) ? tile : 16 * tile;
   }
 
   const work& w_;

@@ -29,9 +29,9 @@ struct outer_row {
   }
 };
 
-// x times each y, and its addend, rounded to floats. Returns whether all are rounded as the true sums
-// would be: not surely where a sum in doubles is a number of 25 bits, as floats and their midpoints
-// are, and not where an addend is not finite.
+// x times each y, and its addend, rounded to floats. Returns whether all are rounded as the true
+// sums would be: not surely where a sum in doubles is a number of 25 bits, as floats and their
+// midpoints are, and not where an addend is not finite.
 template <bool Added>
 struct outer_floats {
   [[gnu::always_inline]] static bool run(double x, const double* y, const std::byte* addends,
