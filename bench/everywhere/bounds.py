@@ -47,6 +47,8 @@ MARKER = "spin_kernel"  # torch's, which runs ahead of each case
 LEAST_SHARE = 0.05
 #: Above this many times the peer's a case is slow.
 SLOW = 1.1
+#: Below this share of what a plain read of its bytes takes memory is not what bounds a case.
+READ = 0.93
 #: Above this share a unit is what bounds a kernel; below it the kernel waits.
 BOUND = 60
 SAMPLES = 997  # a second, of perf
@@ -64,11 +66,14 @@ def chosen(args: argparse.Namespace, device: str) -> Iterator[tuple[str, object]
     from prepared import prepare
 
     warnings.simplefilter("ignore")
-    slow = None
+    wanted = None
     if args.slow:
-        slow = {case for case, ratio in gate.ratios(results.read(args.slow)[1]).items() if ratio > SLOW}
+        wanted = {case for case, ratio in gate.ratios(results.read(args.slow)[1]).items() if ratio > SLOW}
+    if args.unread:
+        unread = {line["case"] for line in results.read(args.unread)[1] if line.get("read", 1) < READ}
+        wanted = unread if wanted is None else wanted | unread
     for case in cases.cases(cases.SCALES[device], False):
-        if not re.search(args.cases, case.name) or (slow is not None and case.name not in slow) or (device == "cuda" and not case.on_gpus):
+        if not re.search(args.cases, case.name) or (wanted is not None and case.name not in wanted) or (device == "cuda" and not case.on_gpus):
             continue
         made = prepare(case, device)
         with made.ours.context():
@@ -281,7 +286,7 @@ def by_ncu(args: argparse.Namespace, folder: str) -> tuple[str, list[dict]]:
 
 
 def which(args: argparse.Namespace) -> list[str]:
-    return ["--cases", args.cases, *(["--slow", args.slow] if args.slow else [])]
+    return ["--cases", args.cases, *(["--slow", args.slow] if args.slow else []), *(["--unread", args.unread] if args.unread else [])]
 
 
 def main() -> int:
@@ -289,6 +294,7 @@ def main() -> int:
     parser.add_argument("out", metavar="OUT.jsonl")
     parser.add_argument("--cases", default="", metavar="REGEX", help="WHICH: those whose names it is found in")
     parser.add_argument("--slow", metavar="RESULT.jsonl", help=f"WHICH: those that take more than {SLOW} times the peer's in a file of bench/everywhere")
+    parser.add_argument("--unread", metavar="RESULT.jsonl", help=f"WHICH: and those that read at less than {READ} of a plain read's speed there")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--kernels", action="store_true", help="their times alone")
     parser.add_argument("--commit", default="?", help="for the header")
