@@ -55,6 +55,7 @@ inline void add(const panel_pair* pairs, int count, std::size_t n, std::size_t r
                 tile_sums to) {
   const wide w;
   const auto lower = hn::Set(w, 0xffffffff);
+  alignas(64) std::int64_t made[rows][2 * vectors][half];
   for (std::size_t begin = 0; begin < n; begin += run) {
     const std::size_t end = std::min(n, begin + run);
     sums s;
@@ -62,13 +63,18 @@ inline void add(const panel_pair* pairs, int count, std::size_t n, std::size_t r
     for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
     for (int v = 0; v < 2 * vectors; ++v) s[r][v] = hn::Zero(w);
     for (int k = 0; k < count; ++k) add_terms(pairs[k], begin, end, s);
+    // From memory, as registers hold no more than the sums.
     BITFOLD_UNROLL
     for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
-    for (int v = 0; v < 2 * vectors; v += 2) {
-      const std::ptrdiff_t at = r * to.pitch + v * half;
-      put_sums(hn::ShiftRight<32>(s[r][v]), hn::ShiftRight<32>(s[r][v + 1]), fresh, to.high + at);
-      put_sums(hn::And(s[r][v], lower), hn::And(s[r][v + 1], lower), fresh, to.low + at);
-    }
+    for (int v = 0; v < 2 * vectors; ++v) hn::StoreU(s[r][v], w, made[r][v]);
+#pragma GCC unroll 1
+    for (int r = 0; r < rows; ++r)
+      for (int v = 0; v < 2 * vectors; v += 2) {
+        const std::ptrdiff_t at = r * to.pitch + v * half;
+        const auto even = hn::LoadU(w, made[r][v]), odd = hn::LoadU(w, made[r][v + 1]);
+        put_sums(hn::ShiftRight<32>(even), hn::ShiftRight<32>(odd), fresh, to.high + at);
+        put_sums(hn::And(even, lower), hn::And(odd, lower), fresh, to.low + at);
+      }
     fresh = false;
   }
 }
@@ -136,12 +142,17 @@ inline void add_pairs(panel_pair panels, std::size_t pairs, bool fresh, tile_sum
       for (int v = 0; v < 2 * vectors; ++v) s[r][v] = simd::add_pair_products(a, b[v], s[r][v]);
     }
   }
+  alignas(64) std::int32_t made[rows][2 * vectors][lanes];  // as in `add`
   BITFOLD_UNROLL
   for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
-  for (int v = 0; v < vectors; ++v) {
-    const std::ptrdiff_t at = r * to.pitch + v * lanes;
-    put_pair_sums(s[r][v], s[r][vectors + v], fresh, to.high + at, to.low + at);
-  }
+  for (int v = 0; v < 2 * vectors; ++v) hn::StoreU(s[r][v], d, made[r][v]);
+#pragma GCC unroll 1
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < vectors; ++v) {
+      const std::ptrdiff_t at = r * to.pitch + v * lanes;
+      put_pair_sums(hn::LoadU(d, made[r][v]), hn::LoadU(d, made[r][vectors + v]), fresh,
+                    to.high + at, to.low + at);
+    }
 }
 
 // ---- Elements as integers -----------------------------------------------------------------------
@@ -159,14 +170,7 @@ magnitudes measure(const void* elements, std::size_t n) {
     finite = hn::Max(finite, hn::IfThenElseZero(hn::Lt(a, infinity), a));
     any = hn::Max(any, a);
   }
-  largest_bits<T> l;
-  bits lanes_of[2 * simd::width<bits>];
-  hn::StoreU(finite, d, lanes_of);
-  hn::StoreU(any, d, lanes_of + simd::width<bits>);
-  for (int k = 0; k < simd::width<bits>; ++k) {
-    l.finite = std::max(l.finite, lanes_of[k]);
-    l.any = std::max(l.any, lanes_of[simd::width<bits> + k]);
-  }
+  largest_bits<T> l{simd::first(hn::MaxOfLanes(d, finite)), simd::first(hn::MaxOfLanes(d, any))};
   l.add(x + p, n - p);
   return l.result();
 }
