@@ -34,6 +34,7 @@ constexpr channel_shape shapes[] = {
     {5, 3, 1},              // channels last
     {70, 40, 1},            // more of them than are taken together
     {2, 6, 49, 3, true},    // groups
+    {2, 40, 49, 40, true},  // of too many channels to be summed with them
     {2, 6, 49, 3},          // that share statistics over all
     {3, 2, 1500, 1, true},  // instances
     {300, 4, 1, 2, true},   // groups of channels that lie last

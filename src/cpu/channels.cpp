@@ -1,6 +1,8 @@
 // Functions of channels on the CPU: lines of one channel each, or rows of channels side by side.
 #include <cstring>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "../channel_functions.hpp"
 #include "../fp_environment.hpp"
@@ -146,60 +148,139 @@ output_lines lines_of(const channels& of, const channel::sums_pass& p, std::size
   return {0, of.outer, first, first + of.sharing};
 }
 
-// Outputs one by one: of their lines, put one behind the other, a tile at a time is summed.
+// What lines are summed by.
+template <class T>
+struct line_loops {
+  using A = row::accumulator<T>;
+  explicit line_loops(target used)
+      : by(conversions_for<T>(used)),
+        run(loop_for<gradient_run<T, of_one_channel<A>>>(used)),
+        dot(task_of(op_id::dot, used)),
+        sum(task_of(op_id::sum, used)) {}
+
+  const conversions<T> by;
+  decltype(loop_for<gradient_run<T, of_one_channel<A>>>(target{})) run;
+  const task dot, sum;
+
+ private:
+  static task task_of(op_id op, target used) {
+    const reduction r = make_reduction(op, method_id::tree, dtype_of<A>);
+    return {find_kernels(used, r), functions_for(r)};
+  }
+};
+
+// The sums of an output's lines, which are put one behind the other: a tile at a time is summed.
+template <class T>
+class line_sums {
+  using A = row::accumulator<T>;
+  static constexpr std::size_t tile = 8 * order::leaf;
+
+ public:
+  static constexpr std::size_t bytes = 3 * tile * sizeof(A);  ///< that it works in
+
+  line_sums(const line_loops<T>& loops, const channels& of, const channel::sums_pass& p)
+      : loops_(loops),
+        of_(of),
+        p_(p),
+        weighted_(p.weighted && of.w),
+        plain_(p.plain || !weighted_),
+        room_(uninitialized<A>(3 * tile)) {}
+
+  void add(std::size_t outer, std::size_t channel) {
+    const of_one_channel<A> known{parameters_of<channel::gradient_sums, A>(of_, outer, channel)};
+    const std::size_t from = (outer * of_.count + channel) * of_.inner;
+    const T *const x = static_cast<const T*>(of_.x) + from, *const y =
+                                                                static_cast<const T*>(of_.y) + from;
+    for (std::size_t i = 0, taken; i < of_.inner; i += taken) {
+      taken = std::min(of_.inner - i, tile - filled_);
+      A* const g = room_.get() + filled_;
+      loops_.run(loops_.by, x + i, y + i, known, taken, g, g + tile, g + 2 * tile);
+      if ((filled_ += taken) == tile) fold_tile();
+    }
+  }
+  /// Those of all n elements become an output's; the next line is another output's first.
+  void write(std::size_t n, std::size_t output) {
+    if (filled_ > 0) fold_tile();
+    const sums_state<A> of_g = plain_ ? take_state(2) : sums_state<A>{};
+    write_sums<A>(p_, weighted_ ? take_state(0) : of_g, of_g, n, output);
+  }
+
+ private:
+  void fold_tile() {
+    const A *const g = room_.get(), *const g_w = g + tile, *const z = g_w + tile;
+    if (weighted_) fold(sums_[0], loops_.dot, g_w, z), fold(sums_[1], loops_.sum, g_w, nullptr);
+    if (plain_) fold(sums_[2], loops_.dot, g, z), fold(sums_[3], loops_.sum, g, nullptr);
+    filled_ = 0;
+  }
+  void fold(tile_counter& to, const task& t, const A* x, const A* y) const {
+    partial s;
+    target used;
+    fold_whole(t, {x, y}, filled_, 0, s, used);
+    to.push(t, s);
+  }
+  sums_state<A> take_state(std::size_t first) {
+    sums_state<A> s;
+    std::memcpy(&s.a, std::exchange(sums_[first], {}).total(loops_.dot).bytes, sizeof s.a);
+    std::memcpy(&s.b, std::exchange(sums_[first + 1], {}).total(loops_.sum).bytes, sizeof s.b);
+    return s;
+  }
+
+  const line_loops<T>& loops_;
+  const channels& of_;
+  const channel::sums_pass& p_;
+  const bool weighted_, plain_;
+  std::unique_ptr<A[], aligned_delete> room_;  // g, g w and z
+  std::size_t filled_ = 0;
+  tile_counter sums_[4];  // of g w z, g w, g z and g
+};
+
+// Outputs one by one.
 template <class T>
 void sum_lines(const channels& of, const channel::sums_pass& p, const options& opts) {
-  using A = row::accumulator<T>;
-  using F = channel::gradient_sums;
-  constexpr std::size_t tile = 8 * order::leaf;
-  const target used = resolve_target(opts);
-  const auto by = conversions_for<T>(used);
-  const auto run = loop_for<gradient_run<T, of_one_channel<A>>>(used);
+  const line_loops<T> loops(resolve_target(opts));
   const std::size_t outputs = p.of_channels ? of.count : of.statistics(), n = of.size() / outputs;
-  const auto task_of = [&](op_id op) {
-    const reduction r = make_reduction(op, method_id::tree, dtype_of<A>);
-    return task{find_kernels(used, r), functions_for(r)};
-  };
-  const task dot = task_of(op_id::dot), sum = task_of(op_id::sum);
-  const bool weighted = p.weighted && of.w, plain = p.plain || !weighted;
   for_each_range(outputs, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
-    const auto room = uninitialized<A>(3 * tile);
-    A *const g = room.get(), *const g_w = g + tile, *const z = g_w + tile;
+    line_sums<T> sums(loops, of, p);
     for (std::size_t output = begin; output < end; ++output) {
       const output_lines l = lines_of(of, p, output);
-      tile_counter sums[4];  // of g w z, g w, g z and g
-      std::size_t filled = 0;
-      const auto fold = [&](tile_counter& to, const task& t, const A* x, const A* y) {
-        partial s;
-        target by_target;
-        fold_whole(t, {x, y}, filled, 0, s, by_target);
-        to.push(t, s);
-      };
-      const auto fold_tile = [&] {
-        if (weighted) fold(sums[0], dot, g_w, z), fold(sums[1], sum, g_w, nullptr);
-        if (plain) fold(sums[2], dot, g, z), fold(sums[3], sum, g, nullptr);
-        filled = 0;
-      };
       for (std::size_t outer = l.outer; outer < l.outer_end; ++outer)
-        for (std::size_t c = l.channel; c < l.channel_end; ++c) {
-          const of_one_channel<A> known{parameters_of<F, A>(of, outer, c)};
-          const std::size_t from = (outer * of.count + c) * of.inner;
-          for (std::size_t i = 0, taken; i < of.inner; i += taken) {
-            taken = std::min(of.inner - i, tile - filled);
-            run(by, static_cast<const T*>(of.x) + from + i, static_cast<const T*>(of.y) + from + i,
-                known, taken, g + filled, g_w + filled, z + filled);
-            if ((filled += taken) == tile) fold_tile();
-          }
+        for (std::size_t c = l.channel; c < l.channel_end; ++c) sums.add(outer, c);
+      sums.write(n, output);
+    }
+  });
+}
+
+// Whether there are two passes, which can be one: threads have enough of the channels that share
+// statistics, and what the lines of these are summed in stays in the second-level cache.
+template <class T>
+bool sums_together(const channels& of, std::span<const channel::sums_pass> passes,
+                   const options& opts) {
+  constexpr std::size_t cache = std::size_t{1} << 19;
+  const int threads = threads_for(opts, of.size() * sizeof(T));
+  return passes.size() == 2 && of.inner > 1 && (1 + of.sharing) * line_sums<T>::bytes <= cache &&
+         of.count / of.sharing >= chunk_count(threads, 4);
+}
+// Statistics and channels: each line is summed for both while it is in the cache.
+template <class T>
+void sum_lines_together(const channels& of, const channel::sums_pass& of_statistics,
+                        const channel::sums_pass& of_channels, const options& opts) {
+  const line_loops<T> loops(resolve_target(opts));
+  const std::size_t in_a_row = of.count / of.sharing, n = of.size() / of.statistics();
+  for_each_range(in_a_row, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
+    line_sums<T> of_statistic(loops, of, of_statistics);
+    std::vector<line_sums<T>> of_channel;
+    for (std::size_t k = 0; k < of.sharing; ++k) of_channel.emplace_back(loops, of, of_channels);
+    for (std::size_t s = begin; s < end; ++s) {
+      for (std::size_t outer = 0; outer < of.outer; ++outer) {
+        for (std::size_t k = 0; k < of.sharing; ++k) {
+          of_statistic.add(outer, s * of.sharing + k);
+          of_channel[k].add(outer, s * of.sharing + k);
         }
-      if (filled > 0) fold_tile();
-      const auto state_of = [&](std::size_t first) {
-        sums_state<A> s;
-        std::memcpy(&s.a, sums[first].total(dot).bytes, sizeof s.a);
-        std::memcpy(&s.b, sums[first + 1].total(sum).bytes, sizeof s.b);
-        return s;
-      };
-      const sums_state<A> of_g = plain ? state_of(2) : sums_state<A>{};
-      write_sums<A>(p, weighted ? state_of(0) : of_g, of_g, n, output);
+        if (of.of_each_outer) of_statistic.write(n, outer * in_a_row + s);
+      }
+      if (!of.of_each_outer) of_statistic.write(n, s);
+      for (std::size_t k = 0; k < of.sharing; ++k)
+        of_channel[k].write(of.size() / of.count, s * of.sharing + k);
     }
   });
 }
@@ -269,7 +350,10 @@ void gradient_sums(const channels& of, const channel_sums& to, const options& op
   channel::check(of, to);
   const detail::fp_environment guard;  // sums meet, and are rounded, on this thread
   with_float(of.type, [&]<class T>(std::type_identity<T>) {
-    for (const channel::sums_pass& p : channel::passes_of(of, to))
+    const std::vector<channel::sums_pass> passes = channel::passes_of(of, to);
+    if (sums_together<T>(of, passes, opts))
+      return sum_lines_together<T>(of, passes[0], passes[1], opts);
+    for (const channel::sums_pass& p : passes)
       if (p.of_channels && of.inner == 1)
         sum_beside<T>(of, p, opts);
       else
