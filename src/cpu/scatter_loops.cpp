@@ -169,11 +169,13 @@ struct fold_pairs_loop {
                                                std::size_t n, std::size_t c,
                                                const void* const* soon, void* to) {
     const E* const w = static_cast<const E*>(weights);
-    // Memory is asked for as many lines as are read: of many at once most would wait.
+    // Memory is asked for as many lines as are read: of many at once most would wait. They come
+    // into the second-level cache, as the first one has fewer that it can wait for.
     const auto row = [&](std::size_t k) {
+      constexpr int second_level = 2;
       if (soon)
         for (std::size_t i = 0; i < Width; i += 64 / sizeof(E))
-          __builtin_prefetch(static_cast<const E*>(soon[k]) + c + i);
+          __builtin_prefetch(static_cast<const E*>(soon[k]) + c + i, 0, second_level);
       return static_cast<const E*>(rows[k]) + c;
     };
     E* const result = static_cast<E*>(to) + c;
