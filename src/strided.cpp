@@ -150,17 +150,21 @@ template <class T, int Bytes>
   const auto bytes = static_cast<std::size_t>(m.rows) * sizeof(T);
   const bool packed =  // columns without much between them
       across > 0 && across <= std::max<std::ptrdiff_t>(m.rows, 64 / sizeof(T));
+  // Of long ones as much is asked for as is read: of many lines at once most would wait.
+  const bool as_read = packed && rows > near / 4;
   const T* from = m.from;
   T* to = m.to;
   for (std::ptrdiff_t c = 0; c < columns; c += width, from += width * across, to += width) {
-    if (packed)
+    if (packed && !as_read)
       foresee(address_at(from, std::max(near, 2 * width * across)),
               static_cast<std::size_t>(width * across) * sizeof(T));
-    else
+    else if (!packed)
       for (std::ptrdiff_t k = ahead; k < ahead + width; ++k)
         foresee(address_at(from, k * across), bytes);
-    for (std::ptrdiff_t r = 0; r < rows; r += n)
+    for (std::ptrdiff_t r = 0; r < rows; r += n) {
+      if (as_read) foresee(address_at(from, width * (across + r)), n * width * sizeof(T));
       transpose_square<T, Bytes>(from + r, across, to + r * pitch, pitch);
+    }
     if (c < last_columns)
       transpose_square<T, Bytes>(from + rows, across, to + rows * pitch, pitch, last_rows);
   }
