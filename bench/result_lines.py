@@ -11,8 +11,11 @@ def rounded(x):
 
 
 def cpu():
+    """Its name, and its family and model where they are told: some names are those of several generations."""
     with open("/proc/cpuinfo") as f:
-        return next((line.split(": ")[1].strip() for line in f if line.startswith("model name")), platform.machine())
+        said = dict([part.strip() for part in line.split(":", 1)] for line in f if ":" in line)
+    name = said.get("model name", platform.machine())
+    return f"{name}, family {said['cpu family']} model {said['model']}" if "cpu family" in said and "model" in said else name
 
 
 def header(bench, **fields):
