@@ -8,6 +8,10 @@
 
 namespace bitfold::cpu {
 
+/// How many bytes further on memory is asked for what folds of little arithmetic read: 0, which
+/// asks for nothing new, where the processor's own guesses are as early.
+extern const std::ptrdiff_t bytes_ahead;
+
 /// One input of a run, or two; y is null where there is one.
 struct inputs {
   const void* x;

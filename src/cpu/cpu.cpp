@@ -1,6 +1,10 @@
 #include <bitfold/cpu/pass.hpp>
 #include <bitfold/reference.hpp>
 
+#if defined(__x86_64__) || defined(_M_X64)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -210,6 +214,28 @@ std::vector<target> available_targets() {
 }
 
 target last_target() { return reported; }
+
+namespace {
+
+// On AMD's Zen 5 (family 26) memory is late by itself: sums and extrema from beyond the first
+// caches take 0.6 to 0.85 of the time where it is asked. On Zen 4 they take 1.1 to 1.4 times as
+// long, and on an Intel Xeon as long as otherwise.
+std::ptrdiff_t bytes_ahead_here() {
+#if defined(__x86_64__) || defined(_M_X64)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned authentic_amd = 0x68747541;  // "Auth"
+  if (!__get_cpuid(0, &a, &b, &c, &d) || b != authentic_amd) return 0;
+  __get_cpuid(1, &a, &b, &c, &d);
+  const unsigned family = (a >> 8 & 15) + (a >> 20 & 255);
+  return family >= 26 ? 2048 : 0;
+#else
+  return 0;
+#endif
+}
+
+}  // namespace
+
+const std::ptrdiff_t bytes_ahead = bytes_ahead_here();
 
 target resolve_target(const options& opts) {
   static const target best = available_targets().back();

@@ -13,6 +13,8 @@ using vec = hn::Vec<tag<A>>;
 template <class A>
 constexpr int width = static_cast<int>(HWY_LANES(A));
 
+HWY_INLINE std::ptrdiff_t bytes_ahead() { return bitfold::cpu::bytes_ahead; }
+
 /// width<A> elements at p (any alignment), widened exactly.
 template <class A, class T>
 HWY_INLINE vec<A> load(const T* p) {

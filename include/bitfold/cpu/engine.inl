@@ -21,6 +21,15 @@ inline constexpr bool loads_in_order = false;
 template <class M>
 inline constexpr bool loads_in_order<fold::additive<M, fold::identity>> = !M::compensated;
 
+// Folds of an instruction for each element. There most processors' own guesses of what is read next
+// are as early as can be; elsewhere they fall behind.
+template <class F>
+inline constexpr bool is_light = false;
+template <class M>
+inline constexpr bool is_light<fold::additive<M, fold::identity>> = !M::compensated;
+template <class Op>
+inline constexpr bool is_light<fold::joined<Op, fold::identity>> = true;
+
 /// The elements T of an array from the start of a leaf on, at any alignment, widened to A as fold F
 /// takes them. `first` is the index of the leaf's first element. Other sources have the same
 /// members.
@@ -38,16 +47,16 @@ struct array_elements {
   BITFOLD_INLINE auto elements(int i) const {
     return taken(i, [](const T* p) BITFOLD_LAMBDA { return simd::load<A>(p); });
   }
-  /// Asks for what lies behind element i, so far ahead that it is there in time: the processor's
-  /// own guesses are late, of some processors by half the speed of memory. Nothing is read where
-  /// nothing is.
+  /// Asks for what lies behind element i, so far ahead that it is there in time. Nothing is read
+  /// where nothing is.
   BITFOLD_INLINE void ask_ahead(int i) const {
-    constexpr int line = 64, bytes_ahead = 2048;
+    constexpr int line = 64;
     if (i * static_cast<int>(sizeof(T)) % line != 0) return;
+    const std::ptrdiff_t bytes = is_light<F> ? simd::bytes_ahead() : 2048;
     // (No function of its own: compilers see none of its effects, and drop its calls.)
-    __builtin_prefetch(reinterpret_cast<const char*>(x + i) + bytes_ahead);
+    __builtin_prefetch(reinterpret_cast<const char*>(x + i) + bytes);
     if constexpr (F::element == fold::element_kind::pair)
-      __builtin_prefetch(reinterpret_cast<const char*>(y + i) + bytes_ahead);
+      __builtin_prefetch(reinterpret_cast<const char*>(y + i) + bytes);
   }
   /// Element i of the leaf.
   auto element(int i) const {

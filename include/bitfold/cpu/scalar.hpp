@@ -30,6 +30,7 @@ template <class A>
 A in_order(A x) {
   return x;
 }
+inline std::ptrdiff_t bytes_ahead() { return 0; }
 template <class A>
 std::int64_t indices_from(order::index i) {
   return static_cast<std::int64_t>(i);
