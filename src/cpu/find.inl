@@ -118,21 +118,24 @@ inline kernels find(const reduction& r) {
           constexpr bool same = std::is_same_v<T, A> || std::is_same_v<T, K>,
                          widens = !same && widens_as_it_loads<Base, T, A>;
           using In = std::conditional_t<widens, T, K>;
+          // Partials of integers have the same bytes with a sign and without, and share kernels.
+          using P =
+              std::conditional_t<std::is_integral_v<K> && !std::is_same_v<K, A>, std::int64_t, A>;
           using Wide = std::conditional_t<sizeof(K) == sizeof(A), A, K>;  // of any sign
           using Out = std::conditional_t<widens, Wide, K>;
-          using columns = column_engine<Base, K, K, A>;
+          using columns = column_engine<Base, K, K, P>;
           batch_kernels batch{.add = columns::add,
                               .total = columns::total,
                               .width = simd::width<K>,
                               .element = sizeof(K),
                               .transpose = transpose<T, Wide>};
           if constexpr (!same) batch.widen = convert<T, Wide>;
-          if constexpr (same || widens) batch.add_stored = column_engine<Base, In, Out, A>::add;
+          if constexpr (same || widens) batch.add_stored = column_engine<Base, In, Out, P>::add;
           if constexpr (1 < simd::width<K>)
-            batch.rows = row_engine<Base, array_elements<Base, In, Out>, A>::run;
+            batch.rows = row_engine<Base, array_elements<Base, In, Out>, P>::run;
           constexpr bool slow_tail =
               !engine<Base, array_elements<Base, In, Out>>::short_in_vectors();
-          return {kernel_of<Base, In, Out, A>, widens ? nullptr : batch.widen, slow_tail, batch};
+          return {kernel_of<Base, In, Out, P>, widens ? nullptr : batch.widen, slow_tail, batch};
         }
       });
     }
