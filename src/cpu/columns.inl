@@ -22,6 +22,42 @@ auto partial_of(S s, order::index first) {
   return partial_in<K, A>(F::template rebase<K>(s, first));
 }
 
+// A leaf whose lanes are widened one by one, to elements of `size` bytes: each to the same place,
+// where it stays in the first-level cache. `rows` is room for where its elements lie.
+// (Compiled once, not in every fold's kernel; so is the next one.)
+__attribute__((noinline)) inline column_leaf widened_leaf(const column_leaf& leaf, int outputs,
+                                                          std::size_t size,
+                                                          std::ptrdiff_t (&rows)[order::leaf]) {
+  column_leaf to = leaf;
+  const std::ptrdiff_t pitch = leaf.runs * outputs;
+  for (int i = 0; i < leaf.size; ++i) rows[i] = i / order::lanes * pitch;
+  to.x = leaf.widened;
+  to.y = static_cast<std::byte*>(leaf.widened) + order::rows * pitch * size;
+  to.x_rows = to.y_rows = rows;
+  to.x_apart = to.y_apart = outputs;
+  return to;
+}
+// The elements of a lane of it; memory is asked for the next one.
+__attribute__((noinline)) inline void widen_lane(const column_leaf& leaf, int lane, int outputs,
+                                                 std::size_t size) {
+  const auto stored = static_cast<std::ptrdiff_t>(leaf.stored);
+  auto* to = static_cast<std::byte*>(leaf.widened);
+  const auto put = [&](const void* rows, const std::ptrdiff_t* offsets, std::ptrdiff_t apart) {
+    for (int i = lane; i < leaf.size; i += order::lanes)
+      for (int run = 0; run < leaf.runs; ++run, to += outputs * size) {
+        const auto row = [&](int k) {
+          return static_cast<const std::byte*>(rows) + (offsets[k] + run * apart) * stored;
+        };
+        const std::byte* const next = row(std::min(i + 1, leaf.size - 1));
+        for (std::ptrdiff_t b = 0; b < outputs * stored; b += 64) __builtin_prefetch(next + b);
+        leaf.widen(row(i), static_cast<std::size_t>(outputs), to);
+      }
+  };
+  put(leaf.x, leaf.x_rows, leaf.x_apart);
+  to = static_cast<std::byte*>(leaf.widened) + order::rows * leaf.runs * outputs * size;
+  if (leaf.y) put(leaf.y, leaf.y_rows, leaf.y_apart);
+}
+
 // Of elements T, which are widened to K as they are loaded, with partials of numbers A.
 template <class F, class T, class K, class A>
 struct column_engine {
@@ -102,38 +138,11 @@ struct column_engine {
     c.lanes += Lanes;
   }
 
-  // The elements of a lane, widened; memory is asked for the next one.
-  static void widen(const column_leaf& leaf, int lane, int outputs) {
-    const auto size = static_cast<std::ptrdiff_t>(leaf.stored);
-    auto* to = static_cast<T*>(leaf.widened);
-    const auto put = [&](const void* rows, const std::ptrdiff_t* offsets, std::ptrdiff_t apart) {
-      for (int i = lane; i < leaf.size; i += order::lanes)
-        for (int run = 0; run < leaf.runs; ++run, to += outputs) {
-          const auto row = [&](int k) {
-            return static_cast<const std::byte*>(rows) + (offsets[k] + run * apart) * size;
-          };
-          const std::byte* const next = row(std::min(i + 1, leaf.size - 1));
-          for (std::ptrdiff_t b = 0; b < outputs * size; b += 64) __builtin_prefetch(next + b);
-          leaf.widen(row(i), static_cast<std::size_t>(outputs), to);
-        }
-    };
-    put(leaf.x, leaf.x_rows, leaf.x_apart);
-    to = static_cast<T*>(leaf.widened) + order::rows * leaf.runs * outputs;
-    if (leaf.y) put(leaf.y, leaf.y_rows, leaf.y_apart);
-  }
-
   static void add(column_counter& c, const column_leaf& leaf, int outputs) {
     const int lanes = order::lane_count(leaf.size);
     column_leaf taken = leaf;
     std::ptrdiff_t widened_rows[order::leaf];
-    if (leaf.widen) {  // every lane to the same place, where it stays in the first-level cache
-      const std::ptrdiff_t pitch = leaf.runs * outputs;
-      for (int i = 0; i < leaf.size; ++i) widened_rows[i] = i / order::lanes * pitch;
-      taken.x = leaf.widened;
-      taken.y = static_cast<T*>(leaf.widened) + order::rows * pitch;
-      taken.x_rows = taken.y_rows = widened_rows;
-      taken.x_apart = taken.y_apart = outputs;
-    }
+    if (leaf.widen) taken = widened_leaf(leaf, outputs, sizeof(T), widened_rows);
     for (int l = 0; l < lanes;) {
       const int rows = order::lane_size(leaf.size, l);
       // Small states of several short lanes meet in registers.
@@ -143,7 +152,7 @@ struct column_engine {
              push_several<2, 4>(c, taken, l, outputs)))
           continue;
       }
-      if (leaf.widen) widen(leaf, l, outputs);
+      if (leaf.widen) widen_lane(leaf, l, outputs, sizeof(T));
       if (rows == order::rows)
         push<1>(c, taken, l, std::integral_constant<int, order::rows>(), outputs);
       else
@@ -272,6 +281,44 @@ void transpose(const void* x, const std::ptrdiff_t* rows, int count, int n, void
   }
 }
 
+// Some neighbouring lanes of a leaf, which begins at element `at`: of n elements each, and the
+// first `longer` of one more.
+struct lane_block {
+  int begin, first, lanes, n, longer;
+
+  bool mixed(int width) const { return longer > 0 && longer < width; }
+  // In `count` lanes, of which `skipped` come before.
+  order::index elements(int skipped, int count) const {
+    return static_cast<order::index>(count * n + std::clamp(longer - skipped, 0, count));
+  }
+};
+// What a row of `size` elements consists of, for vectors of `width` lanes. (Compiled once, not in
+// every fold's kernel.)
+template <int width>
+struct row_plan {
+  lane_block blocks[std::bit_width(unsigned{max_row / order::leaf}) + order::lanes / width];
+  int leaves, nodes = 0, count = 0;  // full ones; their nodes; and all blocks
+
+  __attribute__((noinline)) explicit row_plan(int size) : leaves(size / order::leaf) {
+    int begin = 0;
+    for (int left = leaves; left > 0; ++nodes) {
+      const int node = static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
+      blocks[count++] = {begin, 0, node * order::lanes, order::rows, 0};
+      begin += node * order::leaf;
+      left -= node;
+    }
+    const int n = (size - begin) / order::lanes, rest = (size - begin) % order::lanes;
+    if (n > 0 && rest == 0) {
+      blocks[count++] = {begin, 0, order::lanes, n, 0};
+      return;
+    }
+    for (int first = 0; first < (n > 0 ? order::lanes : rest); first += width) {
+      const int longer = std::clamp(rest - first, 0, width);
+      blocks[count++] = {begin, first, n > 0 ? width : longer, n, longer};
+    }
+  }
+};
+
 // Outputs whose own elements lie in a row, as many at once as a vector has lanes: each is read from
 // end to end as if it were alone: its full leaves into a counter's nodes, the others in runs of
 // lanes that are complete subtrees. Before the lanes of one output would meet, they are exchanged
@@ -283,41 +330,6 @@ struct row_engine {
   using state = typename single::state;
   using partial = decltype(partial_of<F, K, A>(std::declval<typename single::scalar_state>(), 0));
   static constexpr int width = single::width, columns = single::columns;
-
-  // Some neighbouring lanes of a leaf, which begins at element `at`: of n elements each, and the
-  // first `longer` of one more.
-  struct lane_block {
-    int begin, first, lanes, n, longer;
-
-    bool mixed() const { return longer > 0 && longer < width; }
-    // In `count` lanes, of which `skipped` come before.
-    order::index elements(int skipped, int count) const {
-      return static_cast<order::index>(count * n + std::clamp(longer - skipped, 0, count));
-    }
-  };
-  struct plan {
-    lane_block blocks[std::bit_width(unsigned{max_row / order::leaf}) + columns];
-    int leaves, nodes = 0, count = 0;  // full ones; their nodes; and all blocks
-
-    explicit plan(int size) : leaves(size / order::leaf) {
-      int begin = 0;
-      for (int left = leaves; left > 0; ++nodes) {
-        const int node = static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
-        blocks[count++] = {begin, 0, node * order::lanes, order::rows, 0};
-        begin += node * order::leaf;
-        left -= node;
-      }
-      const int n = (size - begin) / order::lanes, rest = (size - begin) % order::lanes;
-      if (n > 0 && rest == 0) {
-        blocks[count++] = {begin, 0, order::lanes, n, 0};
-        return;
-      }
-      for (int first = 0; first < (n > 0 ? order::lanes : rest); first += width) {
-        const int longer = std::clamp(rest - first, 0, width);
-        blocks[count++] = {begin, first, n > 0 ? width : longer, n, longer};
-      }
-    }
-  };
 
   // Those lanes of rows begin, ..., end - 1.
   BITFOLD_INLINE static void lanes_of(const Source (&rows)[width], int begin, int end,
@@ -384,7 +396,7 @@ struct row_engine {
 
   static void run(const inputs* rows, int count, int n, void* to) {
     using T = std::remove_cvref_t<decltype(*Source{}.x)>;
-    const plan cut(n);
+    const row_plan<width> cut(n);
     auto* out = static_cast<std::byte*>(to);
     for (int done = 0; done < count; done += width) {
       state v[std::size(cut.blocks)][width];
@@ -405,7 +417,7 @@ struct row_engine {
       counter c;
       for (int i = 0; i < cut.count; ++i) {
         const lane_block& p = cut.blocks[i];
-        if (p.mixed() && (F::counted || p.n == 0)) {  // no subtree of lanes of one length
+        if (p.mixed(width) && (F::counted || p.n == 0)) {  // no subtree of lanes of one length
           exchange(v[i],
                    [](auto f, state a, state b) BITFOLD_LAMBDA { return state::zip(f, a, b); });
           fold_lanes(v[i], p);
