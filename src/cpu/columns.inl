@@ -292,14 +292,13 @@ struct lane_block {
     return static_cast<order::index>(count * n + std::clamp(longer - skipped, 0, count));
   }
 };
-// What a row of `size` elements consists of, for vectors of `width` lanes. (Compiled once, not in
-// every fold's kernel.)
+// What a row of `size` elements consists of, for vectors of `width` lanes.
 template <int width>
 struct row_plan {
   lane_block blocks[std::bit_width(unsigned{max_row / order::leaf}) + order::lanes / width];
   int leaves, nodes = 0, count = 0;  // full ones; their nodes; and all blocks
 
-  __attribute__((noinline)) explicit row_plan(int size) : leaves(size / order::leaf) {
+  explicit row_plan(int size) : leaves(size / order::leaf) {
     int begin = 0;
     for (int left = leaves; left > 0; ++nodes) {
       const int node = static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
