@@ -22,16 +22,18 @@ parameters<A> parameters_of(const channels& of, std::size_t outer, std::size_t c
   return channel::parameters_of<F, A>(of, channel, ahead + channel / of.sharing);
 }
 // The same for all elements of a run; and of channels side by side, one array for each parameter.
+// (Always inlined: a call for each element leaves loops without vectors, and g++ makes one where a
+// file has much code.)
 template <class A>
 struct of_one_channel {
   parameters<A> all;
-  const parameters<A>& operator[](std::size_t) const { return all; }
+  [[gnu::always_inline]] const parameters<A>& operator[](std::size_t) const { return all; }
 };
 template <class A>
 struct of_channels_beside {
   const A* each;
   std::size_t count;
-  parameters<A> operator[](std::size_t i) const {
+  [[gnu::always_inline]] parameters<A> operator[](std::size_t i) const {
     return {each[i],
             each[count + i],
             each[2 * count + i],

@@ -85,7 +85,7 @@ namespace {
 template <class F, class A>
 struct widened_row {
   const A *x, *y, *w, *b;  // those that F has
-  row::element<A> operator[](std::size_t i) const {
+  [[gnu::always_inline]] row::element<A> operator[](std::size_t i) const {
     return {x[i], F::takes_y ? y[i] : A(0), F::affine || F::weighted ? w[i] : A(1),
             F::affine && F::centred ? b[i] : -A(0)};
   }
@@ -100,7 +100,7 @@ struct widened_row {
 template <class A>
 struct row_pairs {
   const A *x, *y;
-  fold::pair_of<A> operator[](std::size_t i) const { return {x[i], y[i]}; }
+  [[gnu::always_inline]] fold::pair_of<A> operator[](std::size_t i) const { return {x[i], y[i]}; }
   row_pairs from(std::size_t i) const { return {x + i, y + i}; }
   row_pairs ahead(std::size_t i) const { return from(i); }
 };
