@@ -3,7 +3,6 @@ meets what lay there."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -386,7 +385,7 @@ def _embedding_bag(
     method, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
     padding_idx=-1, *, for_gradients=True,
 ):  # fmt: skip
-    """`for_gradients`: with the bag of each row; or else, as torch has it, with none where nothing here needs them."""
+    """`for_gradients`: with the bag of each row; or else perhaps with none."""
     among(FLOATS, "embedding_bag", weight)
     bags, n, width = offsets.numel() - int(include_last_offset), indices.numel(), weight.shape[1]
     if bags < 0:
@@ -443,7 +442,11 @@ def _embedding_bag(
     return y.to(weight.dtype).contiguous(), bag, sizes, sizes.clone()
 
 
-covers("_embedding_bag_forward_only")(functools.partial(_embedding_bag, for_gradients=False))
+@covers("_embedding_bag_forward_only")
+def _embedding_bag_alone(*args, **options):
+    """Without the bag of each row, which gradients alone want: so many elements as a compiler, which sees no offsets, expects."""
+    y, bag, sizes, which = _embedding_bag(*args, **options, for_gradients=False)
+    return y, bag.new_empty(0), sizes, which
 
 
 @covers("_embedding_bag_dense_backward")
