@@ -32,12 +32,6 @@ view as_matrices(const view& x, bool left) {
   return v;
 }
 
-void swap_last(view& x) {
-  const auto last = static_cast<std::size_t>(x.rank - 1);
-  std::swap(x.extent[last], x.extent[last - 1]);
-  std::swap(x.stride[last], x.stride[last - 1]);
-}
-
 // Some axes of an operand, from `begin` on.
 detail::axes some_axes(const view& x, int begin, int end) {
   detail::axes some;
@@ -87,7 +81,6 @@ struct batch_axes {
     return {of->extent[own], of->extent[own] == 1 ? 0 : of->stride[own]};
   }
 };
-batch_axes batch_of(const view& x, int rank) { return {&x, rank}; }
 
 void check_axes(const view& x, int batch, int vectors, const char* name) {
   const std::string argument(name);
@@ -212,6 +205,14 @@ void expect_contractible(const matrix_product& p, const view& a, const view& b) 
     refuse("method: contractions are of floats, by method fixed");
 }
 
+view transposed(view x) {
+  if (x.rank < 2) return x;
+  const auto last = static_cast<std::size_t>(x.rank - 1);
+  std::swap(x.extent[last], x.extent[last - 1]);
+  std::swap(x.stride[last], x.stride[last - 1]);
+  return x;
+}
+
 axes joined(const axes& from) {
   axes to;
   for (int k = 0; k < from.rank; ++k) {
@@ -228,9 +229,8 @@ axes joined(const axes& from) {
 
 operand_layout layout_of(const view& given, bool left) {
   check(given, left ? "a" : "b");
-  view x = as_matrices(given, left);
-  if (!left) swap_last(x);
-  return operand_of(x, x.rank - 2, 1);
+  const view x = as_matrices(given, left);
+  return operand_of(left ? x : transposed(x), x.rank - 2, 1);
 }
 
 product_layout layout_of(const view& a, const view& b) {
@@ -241,7 +241,7 @@ product_layout layout_of(const view& a, const view& b) {
     refuse("b: columns of " + std::to_string(l.b.n) + " elements for rows of " +
            std::to_string(l.a.n));
   const view x = as_matrices(a, true), y = as_matrices(b, false);
-  add_results(l, batch_of(x, x.rank - 2), batch_of(y, y.rank - 2));
+  add_results(l, {&x, x.rank - 2}, {&y, y.rank - 2});
   return l;
 }
 
@@ -252,7 +252,7 @@ product_layout layout_of(const view& a, const view& b, contracted_axes by) {
   if (l.a.n != l.b.n)
     refuse("b: vectors of " + std::to_string(l.b.n) + " elements for those of " +
            std::to_string(l.a.n));
-  add_results(l, batch_of(a, by.batch), batch_of(b, by.batch));
+  add_results(l, {&a, by.batch}, {&b, by.batch});
   return l;
 }
 

@@ -43,6 +43,9 @@ struct operand_layout {
   }
 };
 
+/// With rows for columns, and columns for rows.
+view transposed(view x);
+
 /// Without axes of one place; those that go on where the next one ends are one with it.
 axes joined(const axes& from);
 

@@ -380,15 +380,6 @@ const integers* integers_of(const matrix_product& p, const operand& x, side s) {
   return &made;
 }
 
-// With rows for columns, and columns for rows.
-view transposed(view x) {
-  if (x.rank < 2) return x;
-  const auto last = static_cast<std::size_t>(x.rank - 1);
-  std::swap(x.extent[last], x.extent[last - 1]);
-  std::swap(x.stride[last], x.stride[last - 1]);
-  return x;
-}
-
 // `made_a`, `made_b`: null where an operand's integers are to be made.
 void multiply(const matrix_product& p, const detail::product_layout& l, const integers* made_a,
               const integers* made_b, const view* addend, void* out, const options& opts) {
@@ -466,9 +457,9 @@ void multiply_either_way(const matrix_product& p, const operand& a, const operan
   detail::expect_type(p, x, "a");
   detail::expect_type(p, y, "b");
   (void)matmul_extents(x, y);  // what is wrong is said of a and b
-  const view left = transposed(y), right = transposed(x);
+  const view left = detail::transposed(y), right = detail::transposed(x);
   if (!addend) return multiply(p, left, right, nullptr, out, opts);
-  const view added = vector ? *addend : transposed(*addend);
+  const view added = vector ? *addend : detail::transposed(*addend);
   multiply(p, left, right, &added, out, opts);
 }
 
