@@ -24,9 +24,7 @@ inline constexpr bool loads_in_order<fold::additive<M, fold::identity>> = !M::co
 // Folds of an instruction for each element. There most processors' own guesses of what is read next
 // are as early as can be; elsewhere they fall behind.
 template <class F>
-inline constexpr bool is_light = false;
-template <class M>
-inline constexpr bool is_light<fold::additive<M, fold::identity>> = !M::compensated;
+inline constexpr bool is_light = loads_in_order<F>;
 template <class Op>
 inline constexpr bool is_light<fold::joined<Op, fold::identity>> = true;
 
