@@ -185,10 +185,11 @@ class _Convolution(NamedTuple):
             meeting = filters[(..., *taps)].flip([3 + d for d in range(len(axes))])
             to = out[(..., *places)]
             some = _correlate(method, near, meeting, bias, axes, to)
-            if some is not to and to.shape == out.shape:  # the only phase
+            if some is to:
+                continue
+            if to.shape == out.shape:  # the only phase
                 return some
-            if some is not to:
-                to.copy_(some)
+            to.copy_(some)
         return out
 
     def _phases(self, d: int, size: int, taps: int) -> Iterator[tuple[slice, slice, _Axis]]:
