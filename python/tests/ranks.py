@@ -88,6 +88,9 @@ class Ranks:
 
 _KEPT: dict[tuple[int, str], Ranks] = {}
 
+#: Seconds that are waited for ranks, which may be slow: all may compile kernels, beside other tests.
+PATIENCE = 600
+
 
 def end_all() -> None:
     while _KEPT:
@@ -99,10 +102,10 @@ def run(what: str, size: int, seconds: float | None = None, lost: int = 0, backe
     processes that end with the function. `lost`: how many of them end without a result; theirs is None."""
     kept = seconds is None
     by = _KEPT.pop((size, backend), None) if kept else None
-    by = by or Ranks(size, seconds or 60, backend)
+    by = by or Ranks(size, seconds or PATIENCE, backend)
     results, failed = {}, []
     try:
-        results = by.run(what, 240, lost)
+        results = by.run(what, PATIENCE, lost)
         failed = [r for r in results.values() if isinstance(r, str) and r.startswith("failed: ")]
     finally:
         if kept and len(results) == size and not failed:
