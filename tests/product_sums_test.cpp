@@ -39,7 +39,7 @@ TEST_CASE("sums with addends are rounded once, whatever they are beside") {
       high[c] = static_cast<std::int64_t>(sum >> 32);
       low[c] = static_cast<std::int64_t>(sum & 0xffffffff);
     }
-    kernels.with_addends(high, low, n, 0, exponents, addends, sums);
+    kernels.with_addends(high, low, n, exponents, addends, sums);
     for (const dtype out : {dtype::f16, dtype::bf16, dtype::f32})
       visit(out, [&]<class Out>(std::type_identity<Out>) {
         if constexpr (!std::is_integral_v<Out>) {

@@ -221,8 +221,8 @@ TEST_CASE("kernels convert the sums of the longest rows that they are given") {
       const int exponent = 0;
       const double none = 0, want = static_cast<double>(sum);
       double nearest = 0, added = 0;
-      kernels.as_nearest(&high, &low, 1, 0, &exponent, nullptr, &nearest);
-      kernels.with_addends(&high, &low, 1, 0, &exponent, &none, &added);
+      kernels.as_nearest(&high, &low, 1, &exponent, nullptr, &nearest);
+      kernels.with_addends(&high, &low, 1, &exponent, &none, &added);
       INFO(bits << " bits");
       CHECK(nearest == want);
       CHECK(std::abs(added - want) <= std::abs(want) * 0x1p-52);  // rounded to odd
@@ -769,6 +769,36 @@ TEST_CASE("contractions have the bits of products of copies") {
           CHECK(got == want);
         }
       }
+}
+
+TEST_CASE("results of one vector each that lie side by side have the bits of products of copies") {
+  for (const dtype t : floats)
+    for (const kind what : {kind::near_one, kind::special, kind::any_bits})
+      for (const std::int64_t channels : {3, 16, 67})
+        for (const bool has_addend : {false, true}) {
+          // Patches of 3 x 2 of images of 6 x 5, each channel with a filter of its own.
+          const contracted_operand filters{{2, 4, 3, channels, 3, 2}, {0, 0, 0, 7, 2, 1}, 3, 0},
+              patches{{2, 4, 3, channels, 3, 2}, {2400, 400, 160, 1, 400, 80}, 5, 0};
+          const matrix_product p = make_matrix_product(t);
+          const std::vector<std::byte> x = make_data(t, what, 20000, 1),
+                                       y = make_data(t, what, 20000, 2),
+                                       z = make_data(t, kind::near_one, 100, 3);
+          const copies rows(filters, 4, t, x), columns(patches, 4, t, y);
+          const view bias = row_major(t, z.data(), {channels, 1, 1});
+          std::vector<std::uint64_t> addends;
+          for (std::int64_t i = 0; has_addend && i < rows.batch; ++i)
+            addends.push_back(element(bias, {i % channels, 0, 0}));
+          const auto want = truth(p, rows.as_rows(), columns.as_columns(), addends);
+          for (const int threads : {1, 3}) {
+            std::vector<std::byte> out(want.size() * size_of(t));
+            cpu::contract(p, filters.at(t, x.data()), patches.at(t, y.data()), {4, 0, 0},
+                          has_addend ? &bias : nullptr, out.data(), with(threads));
+            std::vector<std::uint64_t> got;
+            for (std::size_t k = 0; k < want.size(); ++k)
+              got.push_back(bits_at(t, out.data() + k * size_of(t)));
+            CHECK(got == want);
+          }
+        }
 }
 
 TEST_CASE("what cannot be contracted is refused by name") {

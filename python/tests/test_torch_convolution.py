@@ -162,6 +162,9 @@ LAYERS = {
     "one by one, strided": ((8, 9, 7), lambda: torch.nn.Conv2d(8, 12, 1, stride=2, bias=False)),
     "dilated": ((8, 9, 7), lambda: torch.nn.Conv2d(8, 12, 3, dilation=2, padding="same")),
     "depthwise": ((8, 9, 7), lambda: torch.nn.Conv2d(8, 8, 3, padding=1, groups=8)),
+    "depthwise, of many channels": ((20, 9, 7), lambda: torch.nn.Conv2d(20, 20, 3, padding=1, groups=20)),
+    "depthwise, strided, in 3d": ((16, 5, 6, 7), lambda: torch.nn.Conv3d(16, 16, 2, stride=2, groups=16, bias=False)),
+    "depthwise, transposed": ((16, 5, 4), lambda: torch.nn.ConvTranspose2d(16, 16, 3, stride=2, groups=16)),
     "transposed": ((8, 9, 7), lambda: torch.nn.ConvTranspose2d(8, 12, 3, stride=2, output_padding=1)),
     "conv3d": ((4, 5, 6, 7), lambda: torch.nn.Conv3d(4, 6, 3, padding=1, groups=2)),
 }

@@ -18,7 +18,18 @@ integer_array new_integers(std::size_t n) {
       ::operator new[](std::max<std::size_t>(n, 1) * sizeof(std::int32_t), std::align_val_t{64})));
 }
 
+// How many elements follow one another along the last axis.
+std::uint64_t neighbours_along(const detail::axes& a) {
+  return a.rank == 0 || a.dims[a.rank - 1].x != 1 ? 1 : a.dims[a.rank - 1].extent;
+}
+
 }  // namespace
+
+bool are_side_by_side(const detail::operand_layout& l) {
+  constexpr std::uint64_t least = 4;
+  const std::uint64_t n = neighbours_along(l.along);
+  return l.n > 1 && n > neighbours_along(l.elements) && (n >= least || l.is_strided());
+}
 
 // Makes panels: reads their vectors, measures them, and interleaves their integers, or multiplies
 // these at once.
@@ -33,11 +44,10 @@ class panel_maker {
 
   // `panel`: of those of all matrices.
   void make(std::size_t panel) {
-    const std::size_t matrix = panel / to_.panels, at = panel % to_.panels,
-                      place = to_.panel_at(matrix, at);
+    const std::size_t place = to_.panel_at(0, panel);
     std::int32_t* const to = to_.high.get() + place;
-    if (!to_.pairs) return make(matrix, at, to, to_.low ? to_.low.get() + place : nullptr);
-    make(matrix, at, whole_.get(), nullptr);
+    if (!to_.pairs) return make(panel, to, to_.low ? to_.low.get() + place : nullptr);
+    make(panel, whole_.get(), nullptr);
     const auto pack =
         to_.side == side::left ? kernels_.pairs.pack_rows : kernels_.pairs.pack_columns;
     pack(whole_.get(), to_.layout.n, to);
@@ -45,52 +55,70 @@ class panel_maker {
 
   void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low) {
     const detail::operand_layout& l = to_.layout;
-    const std::size_t matrix = panel / to_.panels, first = panel % to_.panels * width(),
-                      count = std::min(width(), l.vectors - first),
-                      at = to_.vector_at(matrix, first),
-                      run = std::size_t{1} << std::min(63 - 2 * (to_.product.bits() - 1), 30);
-    if (are_side_by_side()) {
-      const auto [x, stride] = side_by_side(matrix, first, count);
-      measure_across(x, stride, at);
-      direct_.across(row, x, stride, l.n, &to_.scales[at], run, high, low);
-      return;
-    }
+    if (are_side_by_side(l)) return add_up_across(direct_.across, panel, row, high, low);
+    const auto [matrix, first, count, at] = vectors_of(panel);
     std::fill_n(high, count, 0);
     std::fill_n(low, count, 0);
     measure(matrix, first, count);
-    for_each_part(matrix, first, count, true, [&](std::size_t begin, std::size_t n) {
-      for (std::size_t v = 0; v < count; ++v) {
-        std::int64_t some_high, some_low;
-        direct_.along(row + begin, vectors_[v], n, to_.scales[at + v], run, &some_high, &some_low);
-        high[v] += some_high;
-        low[v] += some_low;
-      }
-    });
+    for_each_part(matrix, first, count, true,
+                  [&, at = at, count = count](std::size_t begin, std::size_t n) {
+                    for (std::size_t v = 0; v < count; ++v) {
+                      std::int64_t some_high, some_low;
+                      direct_.along(row + begin, vectors_[v], n, to_.scales[at + v], run(),
+                                    &some_high, &some_low);
+                      high[v] += some_high;
+                      low[v] += some_low;
+                    }
+                  });
+  }
+  void add_up_each(std::size_t panel, const std::int32_t* rows, std::int64_t* high,
+                   std::int64_t* low) {
+    add_up_across(direct_.across_each, panel, rows, high, low);
   }
 
  private:
+  struct panel_vectors {
+    std::size_t matrix, first, count, at;  // at: of what is noted
+  };
+  panel_vectors vectors_of(std::size_t panel) const {
+    const std::size_t matrix = panel / to_.panels, first = panel % to_.panels * width();
+    return {matrix, first, std::min(width(), to_.layout.vectors - first),
+            to_.vector_at(matrix, first)};
+  }
+  // Of terms whose sum fits 64 bits.
+  std::size_t run() const {
+    return std::size_t{1} << std::min(63 - 2 * (to_.product.bits() - 1), 30);
+  }
+  void add_up_across(direct_kernels::of_panel add, std::size_t panel, const std::int32_t* rows,
+                     std::int64_t* high, std::int64_t* low) {
+    const auto [matrix, first, count, at] = vectors_of(panel);
+    const auto [x, places] = side_by_side(matrix, first, count);
+    measure_across(x, places, at);
+    add(rows, x, places, to_.layout.n, &to_.scales[at], run(), high, low);
+  }
+
   // Its integers of 32 bits, in one digit or in two.
-  void make(std::size_t matrix, std::size_t panel, std::int32_t* high, std::int32_t* low) {
+  void make(std::size_t panel, std::int32_t* high, std::int32_t* low) {
     const detail::operand_layout& l = to_.layout;
-    const std::size_t first = panel * width(), count = std::min(width(), l.vectors - first),
-                      at = to_.vector_at(matrix, first);
-    if (to_.side == side::right && elements_.measure_across && are_side_by_side()) {
-      const auto [x, stride] = side_by_side(matrix, first, count);
-      measure_across(x, stride, at);
-      elements_.scale_across(x, stride, l.n, &to_.scales[at], high, low);
+    const auto [matrix, first, count, at] = vectors_of(panel);
+    if (to_.side == side::right && elements_.measure_across && are_side_by_side(l)) {
+      const auto [x, places] = side_by_side(matrix, first, count);
+      measure_across(x, places, at);
+      elements_.scale_across(x, places, l.n, &to_.scales[at], high, low);
       return;
     }
     const bool is_measured = is_float(l.type);  // integers are as they are
     if (is_measured) measure(matrix, first, count);
-    for_each_part(matrix, first, count, is_measured, [&](std::size_t begin, std::size_t n) {
-      interleave(at, n, high + begin * width(), low ? low + begin * width() : nullptr);
-    });
+    for_each_part(
+        matrix, first, count, is_measured, [&, at = at](std::size_t begin, std::size_t n) {
+          interleave(at, n, high + begin * width(), low ? low + begin * width() : nullptr);
+        });
   }
 
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
 
-  void measure_across(const void* x, std::ptrdiff_t stride, std::size_t at) const {
-    elements_.measure_across(x, stride, to_.layout.n, to_.product.bits(), &to_.scales[at],
+  void measure_across(const void* x, const std::ptrdiff_t* places, std::size_t at) const {
+    elements_.measure_across(x, places, to_.layout.n, to_.product.bits(), &to_.scales[at],
                              &to_.specials[at]);
   }
   void measure(std::size_t matrix, std::size_t first, std::size_t count) {
@@ -109,48 +137,43 @@ class panel_maker {
     }
   }
 
-  // Whether vectors are read side by side: there are more neighbours among them than among the
-  // elements of one.
-  bool are_side_by_side() const {
-    constexpr std::uint64_t least = 4;
-    const auto neighbours = [](const detail::axes& a) -> std::uint64_t {
-      if (a.rank == 0 || a.dims[a.rank - 1].x != 1) return 1;
-      return a.dims[a.rank - 1].extent;
-    };
-    const detail::operand_layout& l = to_.layout;
-    const std::uint64_t n = neighbours(l.along);
-    return l.n > 1 && n > neighbours(l.elements) && (n >= least || l.is_strided());
-  }
-
-  // Vectors side by side: element p of vector v at x[p * stride + v], and zeros where a panel has
-  // more room than there are vectors.
+  // Vectors side by side: element p of vector v at x[places[p] + v], and zeros where a panel has
+  // more room than there are vectors. Where they lie, or in a copy.
   struct neighbours {
     const std::byte* x;
-    std::ptrdiff_t stride;
+    const std::ptrdiff_t* places;
   };
   neighbours side_by_side(std::size_t matrix, std::size_t first, std::size_t count) {
     const detail::operand_layout& l = to_.layout;
-    if (l.is_strided() && count == width())
-      return {l.address(matrix, first, 0), static_cast<std::ptrdiff_t>(l.element_stride)};
+    const auto size = static_cast<std::int64_t>(size_of(l.type));
+    if (elements_at_.empty()) {
+      elements_at_.resize(l.n);
+      detail::offsets_of(l.elements, 0, l.n, elements_at_.data(), nullptr);
+    }
+    if (matrix != matrix_ || !first_of_matrix_) {
+      matrix_ = matrix;
+      first_of_matrix_ = l.address(matrix, 0, 0);
+    }
+    const std::uint64_t most = neighbours_along(l.along);
+    if (count == width() && first % most + count <= most)
+      return {first_of_matrix_ + l.along.offset_of(first).x * size, elements_at_.data()};
     const std::size_t bytes = l.n * width() * size_of(l.type);
     if (count == width())
       copies_.resize(bytes);
     else
       copies_.assign(bytes, std::byte{0});
     detail::with_bits(l.type, [&]<class T>(T) {
-      copy_neighbours(reinterpret_cast<const T*>(l.address(matrix, 0, 0)), first, count,
+      copy_neighbours(reinterpret_cast<const T*>(first_of_matrix_), first, count,
                       reinterpret_cast<T*>(copies_.data()));
     });
-    return {copies_.data(), static_cast<std::ptrdiff_t>(width())};
+    for (std::size_t p = copies_at_.size(); p < l.n; ++p)
+      copies_at_.push_back(static_cast<std::ptrdiff_t>(p * width()));
+    return {copies_.data(), copies_at_.data()};
   }
   template <class T>
   void copy_neighbours(const T* from, std::size_t first, std::size_t count, T* to) {
     constexpr std::size_t at_once = 256;  // elements, whose copies stay in the cache
     const detail::operand_layout& l = to_.layout;
-    if (elements_at_.empty()) {
-      elements_at_.resize(l.n);
-      detail::offsets_of(l.elements, 0, l.n, elements_at_.data(), nullptr);
-    }
     places_.resize(count);
     detail::offsets_of(l.along, first, count, places_.data(), nullptr);
     for (std::size_t begin = 0; begin < l.n; begin += at_once)
@@ -234,8 +257,10 @@ class panel_maker {
   std::vector<std::byte> copies_;
   std::vector<const std::byte*> vectors_;
   std::vector<magnitudes> measures_;
-  std::vector<std::ptrdiff_t> places_,
-      elements_at_;  ///< of vectors, and of their elements from there
+  std::size_t matrix_ = 0;
+  const std::byte* first_of_matrix_ = nullptr;           ///< null before there is any
+  std::vector<std::ptrdiff_t> places_;                   ///< of vectors
+  std::vector<std::ptrdiff_t> elements_at_, copies_at_;  ///< of their elements, from there
 };
 
 direct_sums::direct_sums(integers& to) : maker_(std::make_unique<panel_maker>(to)) {}
@@ -243,6 +268,10 @@ direct_sums::~direct_sums() = default;
 void direct_sums::add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high,
                          std::int64_t* low) {
   maker_->add_up(panel, row, high, low);
+}
+void direct_sums::add_up_each(std::size_t panel, const std::int32_t* rows, std::int64_t* high,
+                              std::int64_t* low) {
+  maker_->add_up_each(panel, rows, high, low);
 }
 bool direct_sums::are_there(const matrix_product& p, target t) {
   const product_kernels kernels = find_product_kernels(t);

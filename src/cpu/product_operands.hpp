@@ -64,6 +64,10 @@ struct prepared::integers {
   void note_specials();
 };
 
+/// Whether vectors are read side by side: there are more neighbours among them than among the
+/// elements of one.
+bool are_side_by_side(const detail::operand_layout& l);
+
 /// Of a row of integers, in one digit, the sums with each vector of a panel of columns, whose own
 /// integers are kept nowhere.
 class direct_sums {
@@ -73,6 +77,10 @@ class direct_sums {
   ~direct_sums();
   /// `panel`: of those of all matrices, one of the part's. `high`, `low`: of each of its vectors.
   void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low);
+  /// The same of each vector and of a row of its own, of a panel of such: of vectors that are read
+  /// side by side.
+  void add_up_each(std::size_t panel, const std::int32_t* rows, std::int64_t* high,
+                   std::int64_t* low);
   /// Whether a target has them for such operands.
   static bool are_there(const matrix_product& p, target t);
 

@@ -47,9 +47,12 @@ __int128 short_sum(__int128 high, __int128 middle, __int128 low) {
 // integers take is little, and they are still in the cache when they are multiplied.
 class multiplication {
  public:
+  // `diagonal`: row r of a meets column r of b alone, and a's rows are in panels of columns.
   multiplication(const matrix_product& p, const integers& a, const integers& b,
-                 const detail::product_layout& l, const detail::addend_layout* addend, void* out)
+                 const detail::product_layout& l, const detail::addend_layout* addend, void* out,
+                 bool diagonal = false)
       : product_(p),
+        diagonal_(diagonal),
         a_(a),
         b_(b),
         layout_(l),
@@ -81,7 +84,7 @@ class multiplication {
     });
   }
 
-  // Of matrices of one row, each of one result.
+  // Of matrices of one row, each of one result; or of diagonals.
   void run_directly(const options& opts) const {
     const int threads = threads_of(opts);
     const std::size_t most = block_panels(), runs = panel_run::count_of(b_.panels, most),
@@ -97,9 +100,14 @@ class multiplication {
         const block k = block_at(a_, part, i / runs, {1, 1, 0}, run);
         part.first = static_cast<std::size_t>(k.b) * b_.panels + run.begin;
         const auto width = static_cast<std::size_t>(b_.width), columns = run.count * width;
-        for (std::size_t c = 0; c < run.count; ++c)
-          with.add_up(part.first + c, a_.high.get() + a_.panel_at(k.a, 0), sums + c * width,
-                      sums + columns + c * width);
+        for (std::size_t c = 0; c < run.count; ++c) {
+          std::int64_t *const high = sums + c * width, *const low = high + columns;
+          if (diagonal_)
+            with.add_up_each(part.first + c, a_.high.get() + a_.panel_at(k.a, run.begin + c), high,
+                             low);
+          else
+            with.add_up(part.first + c, a_.high.get() + a_.panel_at(k.a, 0), high, low);
+        }
         part.note_specials();
         write_block({k, 1, columns, sums});
       }
@@ -118,8 +126,8 @@ class multiplication {
 
   int threads_of(const options& opts) const {
     const double work = static_cast<double>(layout_.results.size()) *
-                        static_cast<double>(a_.padded()) * static_cast<double>(b_.padded()) *
-                        static_cast<double>(layout_.a.n);
+                        static_cast<double>(diagonal_ ? 1 : a_.padded()) *
+                        static_cast<double>(b_.padded()) * static_cast<double>(layout_.a.n);
     return threads_for(opts, static_cast<std::size_t>(std::min(work, 1e15)) / 4);
   }
 
@@ -246,8 +254,9 @@ class multiplication {
     for (std::size_t r = 0; r < rows; ++r) {
       const std::size_t row = first_row + r;
       std::byte* const to =
-          out_ +
-          ((k.result * layout_.a.vectors + row) * layout_.b.vectors + first_column) * sizeof(Out);
+          out_ + ((k.result * (diagonal_ ? 1 : layout_.a.vectors) + row) * layout_.b.vectors +
+                  first_column) *
+                     sizeof(Out);
       if constexpr (std::is_integral_v<Out>) {
         for (std::size_t c = 0; c < columns; ++c) put<Out>(to, c, integer<Out>(s, r, c));
       } else {
@@ -276,24 +285,28 @@ class multiplication {
     const block& k = s.where;
     const std::size_t row = k.row_panel * static_cast<std::size_t>(a_.width) + r,
                       first = k.column_panel * static_cast<std::size_t>(b_.width),
-                      at_row = k.left.vector_at(k.a, row), column = k.right.vector_at(k.b, first);
-    const integers& b = k.right;
+                      column = k.right.vector_at(k.b, first);
+    // The row that meets the first column, and from there to the next.
+    const std::size_t to_next = diagonal_ ? 1 : 0, first_row = diagonal_ ? first : row,
+                      at_row = k.left.vector_at(k.a, first_row);
+    const int *const row_scales = &k.left.scales[at_row], *const scales = &k.right.scales[column];
     double addends[block_columns];
     const bool special_addend = read_addends<Out>(k, row, first, columns, addends);
-    const int row_scale = k.left.scales[at_row];
+    int exponents[block_columns];
+    for (std::size_t c = 0; c < columns; ++c) exponents[c] = -row_scales[c * to_next] - scales[c];
     const bool has_kernel = !two_ && product_.in() != dtype::f64 &&
                             !(addend_ && std::is_same_v<Out, double>) &&
                             layout_.a.n <= max_converted(product_.bits());
     if (has_kernel)
-      write_by_kernel<Out>(s, r, columns, row_scale, &b.scales[column], addends, to);
+      write_by_kernel<Out>(s, r, columns, exponents, addends, to);
     else
       for (std::size_t c = 0; c < columns; ++c)
-        put<Out>(to, c, one<Out>(s, r, c, -row_scale - b.scales[column + c], addends[c]));
-    if (!k.left.any_special && !b.any_special && !special_addend) return;
-    const bool special_row = k.left.specials[at_row];
+        put<Out>(to, c, one<Out>(s, r, c, exponents[c], addends[c]));
+    if (!k.left.any_special && !k.right.any_special && !special_addend) return;
     for (std::size_t c = 0; c < columns; ++c)
-      if (special_row || b.specials[column + c] || !std::isfinite(addends[c]))
-        put<Out>(to, c, special<Out>(k, row, first + c, addends[c]));
+      if (k.left.specials[at_row + c * to_next] || k.right.specials[column + c] ||
+          !std::isfinite(addends[c]))
+        put<Out>(to, c, special<Out>(k, first_row + c * to_next, first + c, addends[c]));
   }
 
   // Zeros where there are none; whether one is not finite.
@@ -310,15 +323,13 @@ class multiplication {
   }
 
   template <class Out>
-  void write_by_kernel(const block_sums& s, std::size_t r, std::size_t columns, int row_scale,
-                       const int* scales, const double* addends, std::byte* to) const {
-    int exponents[block_columns];
+  void write_by_kernel(const block_sums& s, std::size_t r, std::size_t columns,
+                       const int* exponents, const double* addends, std::byte* to) const {
     double sums[block_columns];
-    for (std::size_t c = 0; c < columns; ++c) exponents[c] = -scales[c];
     const sum_converter convert = addend_                       ? kernels_.with_addends
                                   : std::is_same_v<Out, double> ? kernels_.as_nearest
                                                                 : kernels_.as_odd;
-    convert(s.high(0, r), s.low(0, r), columns, -row_scale, exponents, addends, sums);
+    convert(s.high(0, r), s.low(0, r), columns, exponents, addends, sums);
     round_(sums, columns, to);
   }
 
@@ -358,6 +369,7 @@ class multiplication {
   }
 
   const matrix_product& product_;
+  const bool diagonal_;
   const integers &a_, &b_;
   const detail::product_layout& layout_;
   const detail::addend_layout* const addend_;
@@ -417,6 +429,49 @@ void multiply(const matrix_product& p, const detail::product_layout& l, const in
   if (own_a && lazy != side::left) own_a->make_all(chosen);
   if (own_b && lazy != side::right) own_b->make_all(chosen);
   multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run(lazy, chosen);
+  report(*chosen.target);
+}
+
+// Results of one vector of a and one of b, whose batch has an axis along which b's lie side by
+// side: the diagonals of products, of which that axis is the rows and the columns. Nothing where
+// they are not such, or where vectors are too long for the kernels.
+std::optional<detail::product_layout> diagonals_of(const matrix_product& p, view a, view b,
+                                                   contracted_axes of,
+                                                   const detail::product_layout& l,
+                                                   const options& opts) {
+  if (of.batch == 0 || of.a_vectors + of.b_vectors > 0 || l.results.size() == 0) return {};
+  const auto last = static_cast<std::size_t>(of.batch - 1);
+  const std::int64_t n = l.extents[last];
+  if (!direct_sums::are_there(p, resolve_target(opts))) return {};
+  for (view* x : {&a, &b}) {
+    if (x->extent[last] == n) continue;
+    x->extent[last] = n;
+    x->stride[last] = 0;
+  }
+  // (As many products as are counted of those fit 60 bits.)
+  const double all = static_cast<double>(l.results.size()) * static_cast<double>(n) *
+                     static_cast<double>(std::max<std::uint64_t>(l.a.n, 1));
+  if (all > 0x1p59) return {};
+  detail::product_layout d = detail::layout_of(a, b, {of.batch - 1, 1, 1});
+  return are_side_by_side(d.b) ? std::optional(std::move(d)) : std::nullopt;
+}
+
+// `l`: of all results.
+void multiply_diagonals(const matrix_product& p, const detail::product_layout& l,
+                        const detail::product_layout& diagonals, const view* addend, void* out,
+                        const options& opts) {
+  options chosen = opts;
+  chosen.target = resolve_target(opts);
+  std::optional<detail::addend_layout> added;
+  if (addend) {
+    added = detail::layout_of(*addend, l);
+    added->column_stride = added->matrices.dims[--added->matrices.rank].x;
+  }
+  if (!out) refuse("out: a null pointer");
+  integers a(p, side::right, diagonals.a, *chosen.target, true);
+  const integers b(p, side::right, diagonals.b, *chosen.target, true);
+  a.make_all(chosen);
+  multiplication(p, a, b, diagonals, added ? &*added : nullptr, out, true).run_directly(chosen);
   report(*chosen.target);
 }
 
@@ -480,7 +535,10 @@ void contract(const matrix_product& p, const view& a, const view& b, contracted_
               const view* addend, void* out, const options& opts) {
   detail::expect_contractible(p, a, b);
   if (addend) detail::expect_addend(p, *addend);
-  multiply(p, detail::layout_of(a, b, axes), nullptr, nullptr, addend, out, opts);
+  const detail::product_layout l = detail::layout_of(a, b, axes);
+  const auto diagonal = diagonals_of(p, a, b, axes, l, opts);
+  if (diagonal) return multiply_diagonals(p, l, *diagonal, addend, out, opts);
+  multiply(p, l, nullptr, nullptr, addend, out, opts);
 }
 
 }  // namespace bitfold::cpu

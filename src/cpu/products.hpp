@@ -59,31 +59,34 @@ struct product_elements {
   void (*scale)(const void* x, std::size_t n, int scale, std::int32_t* high,
                 std::int32_t* low) = nullptr;
   /// The same of all vectors of a panel of columns whose elements are neighbours: element p of
-  /// vector v is at x[p * stride + v], and its integer goes to high[p * tile_columns + v]. Measures
+  /// vector v is at x[places[p] + v], and its integer goes to high[p * tile_columns + v]. Measures
   /// are scales for integers of so many bits, and whether an element is not finite. Null where
   /// there is nothing faster than one vector after the other.
-  void (*measure_across)(const void* x, std::ptrdiff_t stride, std::size_t n, int bits, int* scales,
-                         char* specials) = nullptr;
-  void (*scale_across)(const void* x, std::ptrdiff_t stride, std::size_t n, const int* scales,
-                       std::int32_t* high, std::int32_t* low) = nullptr;
+  void (*measure_across)(const void* x, const std::ptrdiff_t* places, std::size_t n, int bits,
+                         int* scales, char* specials) = nullptr;
+  void (*scale_across)(const void* x, const std::ptrdiff_t* places, std::size_t n,
+                       const int* scales, std::int32_t* high, std::int32_t* low) = nullptr;
 };
 
-/// One row's sums with columns whose integers, of one digit, are made as they are multiplied and
-/// kept nowhere. No sum of `run` products overflows 64 bits.
+/// Rows' sums with columns whose integers, of one digit, are made as they are multiplied and kept
+/// nowhere. No sum of `run` products overflows 64 bits.
 struct direct_kernels {
   /// With one column, of n elements one behind the other.
   void (*along)(const std::int32_t* row, const void* x, std::size_t n, int scale, std::size_t run,
                 std::int64_t* high, std::int64_t* low) = nullptr;
-  /// With a panel's columns, which are neighbours: element p of column c is at x[p * stride + c].
-  void (*across)(const std::int32_t* row, const void* x, std::ptrdiff_t stride, std::size_t n,
-                 const int* scales, std::size_t run, std::int64_t* high,
-                 std::int64_t* low) = nullptr;
+  /// With a panel's columns, which are neighbours: element p of column c is at x[places[p] + c].
+  using of_panel = void (*)(const std::int32_t* row, const void* x, const std::ptrdiff_t* places,
+                            std::size_t n, const int* scales, std::size_t run, std::int64_t* high,
+                            std::int64_t* low);
+  of_panel across = nullptr;
+  /// Each with a row of its own, whose term p is at row[p * tile_columns + c].
+  of_panel across_each = nullptr;
 };
 
-/// Writes n sums of a row, high 2^32 + low, times 2^(row + columns[c]), as doubles; with addends
-/// where it takes those.
+/// Writes n sums, high 2^32 + low, times 2^exponents[c], as doubles; with addends where it takes
+/// those.
 using sum_converter = void (*)(const std::int64_t* high, const std::int64_t* low, std::size_t n,
-                               int row, const int* columns, const double* addends, double* to);
+                               const int* exponents, const double* addends, double* to);
 
 /// The most products of two integers of so many bits, in one digit, whose sums converters take:
 /// |high| < 2^50, low < 2^62.

@@ -42,18 +42,21 @@ struct largest_bits {
 /// which compilers make vectors.
 template <class T>
 BITFOLD_INLINE void scales_of(const bits_of<T>* largest, int n, int bits, int* scales) {
-  for (int v = 0; v < n; ++v) {
-    const double a = bitfold::arith::widen<double>(bitfold::arith::bit_cast<T>(largest[v]));
-    if constexpr (std::is_same_v<T, double>) {
-      scales[v] = product::scale_of(a, bits);
-    } else {  // no double is subnormal
-      const auto word = bitfold::arith::bit_cast<std::int64_t>(a);
-      constexpr std::int64_t one = std::int64_t{1} << 52, most = std::int64_t{63} << 47;
-      const auto exponent = static_cast<int>(word >> 52) - 1022;  // of the next power of two
-      const int above = ((word & (one - 1)) | one) > most ? 1 : 0;
+  using bitfold::arith::bit_cast, bitfold::arith::widen;
+  if constexpr (!std::is_same_v<T, double>) {
+    constexpr std::uint32_t one = 1 << 23, most = std::uint32_t{63} << 18;
+    unsigned subnormal = 0;
+    for (int v = 0; v < n; ++v) {
+      const auto word = bit_cast<std::uint32_t>(widen<float>(bit_cast<T>(largest[v])));
+      const int exponent = static_cast<int>(word >> 23) - 126,  // of the next power of two
+          above = ((word & (one - 1)) | one) > most ? 1 : 0;
       scales[v] = word == 0 ? 0 : bits - 1 - exponent - above;
+      subnormal |= word - 1 < one - 1 ? 1 : 0;
     }
+    if (!subnormal) return;
   }
+  for (int v = 0; v < n; ++v)
+    scales[v] = product::scale_of(widen<double>(bit_cast<T>(largest[v])), bits);
 }
 
 /// The integers of n floats; high digits and low ones, if low is not null.
@@ -104,10 +107,10 @@ struct sum_parts {
 /// Of a row of a tile as doubles: rounded to odd, which any narrower rounding then sees as exact,
 /// or to nearest. |high| < 2^50, 0 <= low < 2^62, and no result is near a double's ends.
 template <bool Odd>
-void sums_as_doubles(const std::int64_t* high, const std::int64_t* low, std::size_t n, int row,
-                     const int* columns, const double*, double* to) {
+void sums_as_doubles(const std::int64_t* high, const std::int64_t* low, std::size_t n,
+                     const int* exponents, const double*, double* to) {
   for (std::size_t c = 0; c < n; ++c) {
-    const sum_parts s(high[c], low[c], row + columns[c]);
+    const sum_parts s(high[c], low[c], exponents[c]);
     // (|upper| > lower, or upper is 0.)
     to[c] = (Odd ? odd_sum(s.upper, s.lower) : s.upper + s.lower) * s.power;
   }
@@ -118,7 +121,7 @@ void sums_as_doubles(const std::int64_t* high, const std::int64_t* low, std::siz
 /// numbers of such types and their midpoints are, or where most of it cancelled: there, and in what
 /// is done with it together, the true sum is rounded to odd.
 inline void sums_and_addends(const std::int64_t* high, const std::int64_t* low, std::size_t n,
-                             int row, const int* columns, const double* addends, double* to) {
+                             const int* exponents, const double* addends, double* to) {
   using bitfold::arith::bit_cast;
   constexpr std::size_t together = 32;
   // Of the sum's last places: with so many leading bits lost it is off by a quarter of `near`.
@@ -129,7 +132,7 @@ inline void sums_and_addends(const std::int64_t* high, const std::int64_t* low, 
     const std::size_t end = std::min(n, first + together);
     std::int64_t all_sure = -1;
     for (std::size_t c = first; c < end; ++c) {
-      const sum_parts s(high[c], low[c], row + columns[c]);
+      const sum_parts s(high[c], low[c], exponents[c]);
       const double product = (s.upper + s.lower) * s.power, sum = product + addends[c];
       const std::int64_t above = (bit_cast<std::int64_t>(sum) + near) & (of_25 - 1),
                          cancelled = static_cast<std::int64_t>(exponent(product) - exponent(sum));
@@ -138,7 +141,7 @@ inline void sums_and_addends(const std::int64_t* high, const std::int64_t* low, 
     }
     if (all_sure < 0) continue;
     for (std::size_t c = first; c < end; ++c) {
-      const sum_parts s(high[c], low[c], row + columns[c]);
+      const sum_parts s(high[c], low[c], exponents[c]);
       to[c] = odd_sum(s.upper * s.power, s.lower * s.power, addends[c]);
     }
   }

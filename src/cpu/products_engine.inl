@@ -162,27 +162,30 @@ magnitudes measure(const void* elements, std::size_t n) {
   using bits = bits_of<T>;
   const simd::tag<bits> d;
   const T* const x = static_cast<const T*>(elements);
-  const auto magnitude = hn::Set(d, magnitude_bits<T>), infinity = hn::Set(d, infinity_bits<T>);
-  auto finite = hn::Zero(d), any = hn::Zero(d);
+  const auto magnitude = hn::Set(d, magnitude_bits<T>);
+  auto any = hn::Zero(d);
   std::size_t p = 0;
-  for (; p + simd::width<bits> <= n; p += simd::width<bits>) {
-    const auto a = hn::And(hn::LoadU(d, reinterpret_cast<const bits*>(x + p)), magnitude);
-    finite = hn::Max(finite, hn::IfThenElseZero(hn::Lt(a, infinity), a));
-    any = hn::Max(any, a);
+  for (; p + simd::width<bits> <= n; p += simd::width<bits>)
+    any = hn::Max(any, hn::And(hn::LoadU(d, reinterpret_cast<const bits*>(x + p)), magnitude));
+  const bits largest = simd::first(hn::MaxOfLanes(d, any));
+  largest_bits<T> l{largest, largest};
+  if (largest >= infinity_bits<T>) {
+    l.finite = 0;
+    l.add(x, p);
   }
-  largest_bits<T> l{simd::first(hn::MaxOfLanes(d, finite)), simd::first(hn::MaxOfLanes(d, any))};
   l.add(x + p, n - p);
   return l.result();
 }
 
-/// A vector of numbers as integers, in one digit or in two.
+/// A vector of numbers as integers, in one digit or in two; those that are not finite as 0.
 BITFOLD_INLINE void put_integers(hn::Vec<simd::tag<float>> y, std::int32_t* high, std::int32_t*) {
-  hn::StoreU(hn::NearestInt(y), narrow(), high);
+  hn::StoreU(simd::nearest(y), narrow(), high);
 }
-BITFOLD_INLINE void put_integers(hn::Vec<simd::tag<double>> y, std::int32_t* high,
+BITFOLD_INLINE void put_integers(hn::Vec<simd::tag<double>> x, std::int32_t* high,
                                  std::int32_t* low) {
   const simd::tag<double> d;
   const hn::Rebind<std::int32_t, simd::tag<double>> to;
+  const auto y = hn::IfThenElseZero(hn::IsFinite(x), x);
   if (!low) {
     hn::StoreU(hn::DemoteTo(to, hn::Round(y)), to, high);
     return;
@@ -200,8 +203,7 @@ std::size_t scale_in(const T* x, std::size_t n, int s, std::int32_t* high, std::
   const auto first = hn::Set(d, f.first), second = hn::Set(d, f.second);
   std::size_t p = 0;
   for (; p + simd::width<A> <= n; p += simd::width<A>) {
-    const auto a = simd::load<A>(x + p);
-    const auto y = hn::IfThenElseZero(hn::IsFinite(a), hn::Mul(hn::Mul(a, first), second));
+    const auto y = hn::Mul(hn::Mul(simd::load<A>(x + p), first), second);
     put_integers(y, high + p, low ? low + p : nullptr);
   }
   return p;
@@ -239,36 +241,42 @@ inline void interleave(const std::int32_t* x, std::size_t count, std::size_t pit
 constexpr int columns = vectors * lanes;
 
 template <class T>
-void measure_across(const void* elements, std::ptrdiff_t stride, std::size_t n, int bits_wanted,
-                    int* scales, char* specials) {
+void measure_across(const void* elements, const std::ptrdiff_t* places, std::size_t n,
+                    int bits_wanted, int* scales, char* specials) {
   using bits = bits_of<T>;
   const hn::CappedTag<bits, columns> d;
   constexpr int at_once = std::min(columns, simd::width<bits>), groups = columns / at_once;
-  const auto* x = static_cast<const bits*>(elements);
+  const auto* const all = static_cast<const bits*>(elements);
   const auto magnitude = hn::Set(d, magnitude_bits<T>), infinity = hn::Set(d, infinity_bits<T>);
-  hn::Vec<decltype(d)> finite[groups], any[groups];
-  BITFOLD_UNROLL
-  for (int g = 0; g < groups; ++g) finite[g] = any[g] = hn::Zero(d);
-  for (std::size_t p = 0; p < n; ++p, x += stride) {
+  // The largest of each vector, or of its elements below an infinity.
+  const auto find = [&](auto of_element, bits* to) {
+    hn::Vec<decltype(d)> largest[groups];
     BITFOLD_UNROLL
-    for (int g = 0; g < groups; ++g) {
-      const auto a = hn::And(hn::LoadU(d, x + g * at_once), magnitude);
-      finite[g] = hn::Max(finite[g], hn::IfThenElseZero(hn::Lt(a, infinity), a));
-      any[g] = hn::Max(any[g], a);
+    for (int g = 0; g < groups; ++g) largest[g] = hn::Zero(d);
+    for (std::size_t p = 0; p < n; ++p) {
+      const bits* const x = all + places[p];
+      BITFOLD_UNROLL
+      for (int g = 0; g < groups; ++g)
+        largest[g] =
+            hn::Max(largest[g], of_element(hn::And(hn::LoadU(d, x + g * at_once), magnitude)));
     }
+    for (int g = 0; g < groups; ++g) hn::StoreU(largest[g], d, to + g * at_once);
+  };
+  bits of_any[columns];
+  find([](auto a) { return a; }, of_any);
+  int some_special = 0;
+  for (int v = 0; v < columns; ++v) {
+    specials[v] = of_any[v] >= infinity_bits<T> ? 1 : 0;
+    some_special |= specials[v];
   }
-  bits all_finite[columns], all_any[columns];
-  for (int g = 0; g < groups; ++g) {
-    hn::StoreU(finite[g], d, all_finite + g * at_once);
-    hn::StoreU(any[g], d, all_any + g * at_once);
-  }
-  scales_of<T>(all_finite, columns, bits_wanted, scales);
-  for (int v = 0; v < columns; ++v) specials[v] = all_any[v] >= infinity_bits<T> ? 1 : 0;
+  if (some_special)
+    find([&](auto a) { return hn::IfThenElseZero(hn::Lt(a, infinity), a); }, of_any);
+  scales_of<T>(of_any, columns, bits_wanted, scales);
 }
 
 /// In numbers A: floats or doubles, as in scale.
 template <class T, class A>
-void scale_across_in(const T* x, std::ptrdiff_t stride, std::size_t n, const int* scales,
+void scale_across_in(const T* all, const std::ptrdiff_t* places, std::size_t n, const int* scales,
                      std::int32_t* high, std::int32_t* low) {
   const simd::tag<A> d;
   constexpr int at_once = simd::width<A>, groups = columns / at_once;
@@ -278,26 +286,26 @@ void scale_across_in(const T* x, std::ptrdiff_t stride, std::size_t n, const int
     first[v] = f.first;
     second[v] = f.second;
   }
-  for (std::size_t p = 0; p < n; ++p, x += stride, high += columns) {
+  for (std::size_t p = 0; p < n; ++p, high += columns) {
+    const T* const x = all + places[p];
     BITFOLD_UNROLL
     for (int g = 0; g < groups; ++g) {
       const int v = g * at_once;
-      const auto a = simd::load<A>(x + v);
-      const auto y = hn::IfThenElseZero(
-          hn::IsFinite(a), hn::Mul(hn::Mul(a, hn::LoadU(d, first + v)), hn::LoadU(d, second + v)));
+      const auto y =
+          hn::Mul(hn::Mul(simd::load<A>(x + v), hn::LoadU(d, first + v)), hn::LoadU(d, second + v));
       put_integers(y, high + v, low ? low + v : nullptr);
     }
     if (low) low += columns;
   }
 }
 template <class T>
-void scale_across(const void* elements, std::ptrdiff_t stride, std::size_t n, const int* scales,
-                  std::int32_t* high, std::int32_t* low) {
+void scale_across(const void* elements, const std::ptrdiff_t* places, std::size_t n,
+                  const int* scales, std::int32_t* high, std::int32_t* low) {
   const T* const x = static_cast<const T*>(elements);
   if (low || std::is_same_v<T, double>)
-    scale_across_in<T, double>(x, stride, n, scales, high, low);
+    scale_across_in<T, double>(x, places, n, scales, high, low);
   else if constexpr (!std::is_same_v<T, double>)
-    scale_across_in<T, float>(x, stride, n, scales, high, low);
+    scale_across_in<T, float>(x, places, n, scales, high, low);
 }
 
 // ---- One row, directly --------------------------------------------------------------------------
@@ -320,7 +328,7 @@ struct row_sums {
 BITFOLD_INLINE hn::Vec<narrow> integers_of(hn::Vec<simd::tag<float>> a,
                                            hn::Vec<simd::tag<float>> first,
                                            hn::Vec<simd::tag<float>> second) {
-  return hn::NearestInt(hn::IfThenElseZero(hn::IsFinite(a), hn::Mul(hn::Mul(a, first), second)));
+  return simd::nearest(hn::Mul(hn::Mul(a, first), second));
 }
 
 template <class T>
@@ -360,12 +368,14 @@ void along(const std::int32_t* row, const void* elements, std::size_t n, int sca
   *low = simd::first(hn::SumOfLanes(w, lows));
 }
 
-template <class T>
-void across(const std::int32_t* row, const void* elements, std::ptrdiff_t stride, std::size_t n,
-            const int* scales, std::size_t run, std::int64_t* high, std::int64_t* low) {
+/// `OfEach`: each column has a row of its own.
+template <class T, bool OfEach>
+void across(const std::int32_t* row, const void* elements, const std::ptrdiff_t* places,
+            std::size_t n, const int* scales, std::size_t run, std::int64_t* high,
+            std::int64_t* low) {
   const simd::tag<float> d;
   const wide w;
-  const T* x = static_cast<const T*>(elements);
+  const T* const all = static_cast<const T*>(elements);
   float first[columns], second[columns];
   for (int c = 0; c < columns; ++c) {
     const product::scale_factors<float> f(scales[c]);
@@ -376,14 +386,16 @@ void across(const std::int32_t* row, const void* elements, std::ptrdiff_t stride
   for (std::size_t p = 0; p < n;) {
     const bool fresh = p == 0;
     row_sums s[vectors];
-    for (const std::size_t end = std::min(n, p + run); p < end; ++p, x += stride) {
-      const auto r = hn::Set(narrow(), row[p]);
+    for (const std::size_t end = std::min(n, p + run); p < end; ++p) {
+      const T* const x = all + places[p];
       BITFOLD_UNROLL
       for (int v = 0; v < vectors; ++v) {
         const int c = v * lanes;
+        const auto r = OfEach ? hn::LoadU(narrow(), row + p * columns + static_cast<std::size_t>(c))
+                              : hn::Set(narrow(), row[p]);
         s[v].add(integers_of(simd::load<float>(x + c), hn::LoadU(d, first + c),
                              hn::LoadU(d, second + c)),
-                 r, r);
+                 r, OfEach ? row_sums::odd_lanes(r) : r);
       }
     }
     BITFOLD_UNROLL
@@ -400,7 +412,7 @@ inline direct_kernels direct_of(dtype type) {
     if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
       return {};
     else
-      return {along<T>, across<T>};
+      return {along<T>, across<T, false>, across<T, true>};
   });
 }
 

@@ -122,6 +122,21 @@ HWY_INLINE V32 add_pair_products(V16 a, V16 b, V32 sum) {
 #endif
 }
 
+/// Rounded to integers, those that are not finite as 0: of numbers below 2^31.
+HWY_INLINE vec<std::int32_t> nearest(vec<float> x) {
+#if HWY_TARGET > HWY_AVX2
+  return hn::NearestInt(hn::IfThenElseZero(hn::IsFinite(x), x));
+#else
+#if HWY_TARGET <= HWY_AVX3
+  const vec<std::int32_t> i{_mm512_cvtps_epi32(x.raw)};
+#else
+  const vec<std::int32_t> i{_mm256_cvtps_epi32(x.raw)};
+#endif
+  const auto of_none = hn::Set(tag<std::int32_t>(), std::numeric_limits<std::int32_t>::min());
+  return hn::IfThenZeroElse(hn::Eq(i, of_none), i);
+#endif
+}
+
 /// Doubles for each of a vector's floats.
 struct wide {
   vec<double> low, high;

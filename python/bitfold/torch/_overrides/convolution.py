@@ -25,6 +25,8 @@ heading("convolutions")
 #: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. (On a CPU a product makes integers of its smaller operand, besides.)
 MOST_OF_PATCHES = {"cpu": 1 << 20, "cuda": 1 << 27}
 LEAST_OF_COLUMNS = 128
+#: Channels that are worth being taken side by side.
+LEAST_SIDE_BY_SIDE = 16
 
 
 class _Axis(NamedTuple):
@@ -84,6 +86,11 @@ def _contract(patches: Tensor, filters: Tensor, bias: Tensor | None, dims: int, 
     lie behind places in memory, and channels behind taps, as they do in a CPU's input."""
     samples, groups, channels, *along = patches.shape
     taps, places = range(3, 3 + dims), range(3 + dims, 3 + 2 * dims)
+    if last and groups > 1:  # of a filter each, of one channel: dot products side by side
+        patches = patches.squeeze(2).permute(0, *[p - 1 for p in places], 1, *[t - 1 for t in taps])  # samples, places, groups; taps
+        near = filters.flatten(0, 2)[(None,) * (1 + dims)]
+        some = _engine.contract(near, patches, 2 + dims, 0, 0, None if bias is None else bias.reshape(-1, 1, 1))
+        return None if some is None else some.movedim(-1, 1)
     if last:
         patches = patches.permute(0, 1, *places, *taps, 2).squeeze(1)  # samples, places; taps, channels
         some = _engine.contract(patches, filters.movedim(2, -1), 1, dims, 1, bias)
@@ -100,11 +107,13 @@ def _contract(patches: Tensor, filters: Tensor, bias: Tensor | None, dims: int, 
 def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> Tensor:
     """The product of each filter and each patch, plus the bias: in `out`, or in a tensor of its strides that can stand for it. `filters`: groups,
     filters of a group, channels of a group, taps; `out`: samples, channels, patches, of any strides."""
-    groups, dims, last = filters.shape[0], len(axes), _is_last(x) and filters.shape[0] == 1
+    groups, dims = filters.shape[0], len(axes)
+    last = _is_last(x) and (groups == 1 or _are_side_by_side(x, filters))
     if _engine.contracts(x, 2 + 2 * dims + (groups > 1)) and method != "exact":
         some = _contract(_patches(x, axes, groups), filters, bias, dims, last and x.is_cpu)
         if some is not None:
             return some if some.stride() == out.stride() else out.copy_(some)
+    last = last and groups == 1
     rows = (filters.movedim(2, -1) if last else filters).flatten(2)
     bias = None if bias is None else bias.reshape(groups, -1, 1)
     first, *others = axes
@@ -222,11 +231,24 @@ def _layout(x: Tensor, weight: Tensor) -> torch.memory_format:
     return next((f for f in formats if f is not torch.contiguous_format), torch.contiguous_format)
 
 
+def _are_side_by_side(x: Tensor, filters: Tensor) -> bool:
+    """Whether channels that lie last are each convolved with a filter of its own, several at once. `filters`: as of _correlate."""
+    groups, of_a_group, channels, *_ = filters.shape
+    return x.is_cpu and x.dtype in FLOATS and x.dtype is not torch.float64 and of_a_group == channels == 1 and groups >= LEAST_SIDE_BY_SIDE
+
+
 def _laid(x: Tensor, layout: torch.memory_format, groups: int) -> Tensor:
     """As patches are read fastest: of groups a channel's places one behind the other. An expanded tensor is one of few elements in many places: as it is."""
     if groups == 1 and layout is torch.contiguous_format or 0 in x.stride():
         return x
     return x.contiguous(memory_format=torch.contiguous_format if groups > 1 else layout)
+
+
+def _laid_for(method: str, x: Tensor, layout: torch.memory_format, weight: Tensor, groups: int) -> Tensor:
+    """The same for products of filters, some of which take channels side by side."""
+    if method != "exact" and layout is not torch.contiguous_format and _are_side_by_side(x, _grouped(weight, groups)):
+        return _laid(x, layout, 1)
+    return _laid(x, layout, groups)
 
 
 def _asked(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride, padding, dilation, transposed, output_padding, groups) -> tuple[_Convolution, list[int]]:
@@ -262,7 +284,7 @@ def _convolution(method, x, weight, bias, stride, padding, dilation, transposed,
     out = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout)
     if not _engine.is_real(x):
         return out
-    return (how.backward if transposed else how.forward)(method, _laid(x, layout, groups), weight, bias, out)
+    return (how.backward if transposed else how.forward)(method, _laid_for(method, x, layout, weight, groups), weight, bias, out)
 
 
 @covers("_convolution")
@@ -279,11 +301,12 @@ def _convolution_backward(method, grad, x, weight, bias_sizes, stride, padding, 
     gradients = [torch.empty(t.shape, dtype=x.dtype, device=x.device, memory_format=layout) if wanted else None for t, wanted in zip((x, weight), output_mask)]
     of_x, of_weight = gradients
     if _engine.is_real(x):
-        grad = _laid(grad, layout, groups)
+        grad = _laid_for(method, grad, layout, weight, groups)
         if of_x is not None:
             of_x = (how.forward if transposed else how.backward)(method, grad, weight, None, of_x)
         if of_weight is not None:
-            x = _laid(x, layout, groups) if groups > 1 else x
+            if groups > 1:
+                grad, x = _laid(grad, layout, groups), _laid(x, layout, groups)
             near, far = (x, grad) if transposed else (grad, x)
             of_weight.copy_(how.weight(method, near, far, weight.shape))
     of_bias = fold(method, "sum", grad, dim=[0, *range(2, grad.dim())], keepdim=False) if output_mask[2] else None
