@@ -742,6 +742,19 @@ TEST_CASE("an addend far below breaks a tie, and is all there is beside 0") {
       }
 }
 
+void check_contraction(const matrix_product& p, const view& a, const view& b, contracted_axes axes,
+                       const view* addend, const std::vector<std::uint64_t>& want) {
+  const dtype t = p.out();
+  for (const int threads : {1, 3}) {
+    std::vector<std::byte> out(want.size() * size_of(t));
+    cpu::contract(p, a, b, axes, addend, out.data(), with(threads));
+    std::vector<std::uint64_t> got;
+    for (std::size_t k = 0; k < want.size(); ++k)
+      got.push_back(bits_at(t, out.data() + k * size_of(t)));
+    CHECK(got == want);
+  }
+}
+
 TEST_CASE("contractions have the bits of products of copies") {
   for (const dtype t : floats)
     for (const kind what : {kind::near_one, kind::special})
@@ -759,15 +772,7 @@ TEST_CASE("contractions have the bits of products of copies") {
             addends.insert(addends.end(), static_cast<std::size_t>(columns.vectors),
                            element(bias, {r, 0}));
         const auto want = truth(p, rows.as_rows(), columns.as_columns(), addends);
-        for (const int threads : {1, 3}) {
-          std::vector<std::byte> out(want.size() * size_of(t));
-          cpu::contract(p, c.a.at(t, x.data()), c.b.at(t, y.data()), c.axes(), addend, out.data(),
-                        with(threads));
-          std::vector<std::uint64_t> got;
-          for (std::size_t k = 0; k < want.size(); ++k)
-            got.push_back(bits_at(t, out.data() + k * size_of(t)));
-          CHECK(got == want);
-        }
+        check_contraction(p, c.a.at(t, x.data()), c.b.at(t, y.data()), c.axes(), addend, want);
       }
 }
 
@@ -789,15 +794,8 @@ TEST_CASE("results of one vector each that lie side by side have the bits of pro
           for (std::int64_t i = 0; has_addend && i < rows.batch; ++i)
             addends.push_back(element(bias, {i % channels, 0, 0}));
           const auto want = truth(p, rows.as_rows(), columns.as_columns(), addends);
-          for (const int threads : {1, 3}) {
-            std::vector<std::byte> out(want.size() * size_of(t));
-            cpu::contract(p, filters.at(t, x.data()), patches.at(t, y.data()), {4, 0, 0},
-                          has_addend ? &bias : nullptr, out.data(), with(threads));
-            std::vector<std::uint64_t> got;
-            for (std::size_t k = 0; k < want.size(); ++k)
-              got.push_back(bits_at(t, out.data() + k * size_of(t)));
-            CHECK(got == want);
-          }
+          check_contraction(p, filters.at(t, x.data()), patches.at(t, y.data()), {4, 0, 0},
+                            has_addend ? &bias : nullptr, want);
         }
 }
 

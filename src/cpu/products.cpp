@@ -392,9 +392,32 @@ const integers* integers_of(const matrix_product& p, const operand& x, side s) {
   return &made;
 }
 
-// `made_a`, `made_b`: null where an operand's integers are to be made.
+// Results of one vector of a and one of b, whose batch has an axis along which b's lie side by
+// side: the diagonals of products, of which that axis is the rows and the columns. Nothing where
+// they are not such.
+std::optional<detail::product_layout> diagonals_of(view a, view b, contracted_axes of,
+                                                   const detail::product_layout& l) {
+  if (of.batch == 0 || of.a_vectors + of.b_vectors > 0 || l.results.size() == 0) return {};
+  const auto last = static_cast<std::size_t>(of.batch - 1);
+  const std::int64_t n = l.extents[last];
+  for (view* x : {&a, &b}) {
+    if (x->extent[last] == n) continue;
+    x->extent[last] = n;
+    x->stride[last] = 0;
+  }
+  // (layout_of counts what is off the diagonals, too, and refuses more than 2^60 products.)
+  const double all = static_cast<double>(l.results.size()) * static_cast<double>(n) *
+                     static_cast<double>(std::max<std::uint64_t>(l.a.n, 1));
+  if (all > 0x1p59) return {};
+  detail::product_layout d = detail::layout_of(a, b, {of.batch - 1, 1, 1});
+  return are_side_by_side(d.b) ? std::optional(std::move(d)) : std::nullopt;
+}
+
+// `made_a`, `made_b`: null where an operand's integers are to be made. `diagonals`: l's results as
+// such, or null.
 void multiply(const matrix_product& p, const detail::product_layout& l, const integers* made_a,
-              const integers* made_b, const view* addend, void* out, const options& opts) {
+              const integers* made_b, const view* addend, void* out, const options& opts,
+              const detail::product_layout* diagonals = nullptr) {
   options chosen = opts;
   chosen.target = resolve_target(opts);
   std::optional<detail::addend_layout> added;
@@ -404,6 +427,14 @@ void multiply(const matrix_product& p, const detail::product_layout& l, const in
   const bool as_they_are = !made_a && !made_b;
   if (as_they_are && are_outer_products(p, l)) {
     multiply_outer(p, l, added ? &*added : nullptr, out, chosen);
+    return report(*chosen.target);
+  }
+  if (diagonals && direct_sums::are_there(p, *chosen.target)) {
+    integers a(p, side::right, diagonals->a, *chosen.target, true);
+    const integers b(p, side::right, diagonals->b, *chosen.target, true);
+    a.make_all(chosen);
+    if (added) added->column_stride = added->matrices.dims[--added->matrices.rank].x;
+    multiplication(p, a, b, *diagonals, added ? &*added : nullptr, out, true).run_directly(chosen);
     return report(*chosen.target);
   }
   if (as_they_are && l.a.vectors == 1 && direct_sums::are_there(p, *chosen.target)) {
@@ -429,49 +460,6 @@ void multiply(const matrix_product& p, const detail::product_layout& l, const in
   if (own_a && lazy != side::left) own_a->make_all(chosen);
   if (own_b && lazy != side::right) own_b->make_all(chosen);
   multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run(lazy, chosen);
-  report(*chosen.target);
-}
-
-// Results of one vector of a and one of b, whose batch has an axis along which b's lie side by
-// side: the diagonals of products, of which that axis is the rows and the columns. Nothing where
-// they are not such, or where vectors are too long for the kernels.
-std::optional<detail::product_layout> diagonals_of(const matrix_product& p, view a, view b,
-                                                   contracted_axes of,
-                                                   const detail::product_layout& l,
-                                                   const options& opts) {
-  if (of.batch == 0 || of.a_vectors + of.b_vectors > 0 || l.results.size() == 0) return {};
-  const auto last = static_cast<std::size_t>(of.batch - 1);
-  const std::int64_t n = l.extents[last];
-  if (!direct_sums::are_there(p, resolve_target(opts))) return {};
-  for (view* x : {&a, &b}) {
-    if (x->extent[last] == n) continue;
-    x->extent[last] = n;
-    x->stride[last] = 0;
-  }
-  // (As many products as are counted of those fit 60 bits.)
-  const double all = static_cast<double>(l.results.size()) * static_cast<double>(n) *
-                     static_cast<double>(std::max<std::uint64_t>(l.a.n, 1));
-  if (all > 0x1p59) return {};
-  detail::product_layout d = detail::layout_of(a, b, {of.batch - 1, 1, 1});
-  return are_side_by_side(d.b) ? std::optional(std::move(d)) : std::nullopt;
-}
-
-// `l`: of all results.
-void multiply_diagonals(const matrix_product& p, const detail::product_layout& l,
-                        const detail::product_layout& diagonals, const view* addend, void* out,
-                        const options& opts) {
-  options chosen = opts;
-  chosen.target = resolve_target(opts);
-  std::optional<detail::addend_layout> added;
-  if (addend) {
-    added = detail::layout_of(*addend, l);
-    added->column_stride = added->matrices.dims[--added->matrices.rank].x;
-  }
-  if (!out) refuse("out: a null pointer");
-  integers a(p, side::right, diagonals.a, *chosen.target, true);
-  const integers b(p, side::right, diagonals.b, *chosen.target, true);
-  a.make_all(chosen);
-  multiplication(p, a, b, diagonals, added ? &*added : nullptr, out, true).run_directly(chosen);
   report(*chosen.target);
 }
 
@@ -536,9 +524,8 @@ void contract(const matrix_product& p, const view& a, const view& b, contracted_
   detail::expect_contractible(p, a, b);
   if (addend) detail::expect_addend(p, *addend);
   const detail::product_layout l = detail::layout_of(a, b, axes);
-  const auto diagonal = diagonals_of(p, a, b, axes, l, opts);
-  if (diagonal) return multiply_diagonals(p, l, *diagonal, addend, out, opts);
-  multiply(p, l, nullptr, nullptr, addend, out, opts);
+  const auto diagonals = diagonals_of(a, b, axes, l);
+  multiply(p, l, nullptr, nullptr, addend, out, opts, diagonals ? &*diagonals : nullptr);
 }
 
 }  // namespace bitfold::cpu

@@ -250,28 +250,27 @@ void measure_across(const void* elements, const std::ptrdiff_t* places, std::siz
   const auto magnitude = hn::Set(d, magnitude_bits<T>), infinity = hn::Set(d, infinity_bits<T>);
   // The largest of each vector, or of its elements below an infinity.
   const auto find = [&](auto of_element, bits* to) {
-    hn::Vec<decltype(d)> largest[groups];
+    hn::Vec<decltype(d)> found[groups];
     BITFOLD_UNROLL
-    for (int g = 0; g < groups; ++g) largest[g] = hn::Zero(d);
+    for (int g = 0; g < groups; ++g) found[g] = hn::Zero(d);
     for (std::size_t p = 0; p < n; ++p) {
       const bits* const x = all + places[p];
       BITFOLD_UNROLL
       for (int g = 0; g < groups; ++g)
-        largest[g] =
-            hn::Max(largest[g], of_element(hn::And(hn::LoadU(d, x + g * at_once), magnitude)));
+        found[g] = hn::Max(found[g], of_element(hn::And(hn::LoadU(d, x + g * at_once), magnitude)));
     }
-    for (int g = 0; g < groups; ++g) hn::StoreU(largest[g], d, to + g * at_once);
+    for (int g = 0; g < groups; ++g) hn::StoreU(found[g], d, to + g * at_once);
   };
-  bits of_any[columns];
-  find([](auto a) { return a; }, of_any);
+  bits largest[columns];
+  find([](auto a) { return a; }, largest);
   int some_special = 0;
   for (int v = 0; v < columns; ++v) {
-    specials[v] = of_any[v] >= infinity_bits<T> ? 1 : 0;
+    specials[v] = largest[v] >= infinity_bits<T> ? 1 : 0;
     some_special |= specials[v];
   }
   if (some_special)
-    find([&](auto a) { return hn::IfThenElseZero(hn::Lt(a, infinity), a); }, of_any);
-  scales_of<T>(of_any, columns, bits_wanted, scales);
+    find([&](auto a) { return hn::IfThenElseZero(hn::Lt(a, infinity), a); }, largest);
+  scales_of<T>(largest, columns, bits_wanted, scales);
 }
 
 /// In numbers A: floats or doubles, as in scale.
