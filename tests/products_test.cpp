@@ -488,7 +488,7 @@ TEST_CASE("threads, neighbours and preparation do not show") {
 
     const cpu::prepared left(p, cpu::side::left, a.v, with(2)),
         right(p, cpu::side::right, b.v, with(1));
-    CHECK(right.bytes() >= static_cast<std::size_t>(k * n) * 4);
+    CHECK(right.bytes() >= static_cast<std::size_t>(k * n) * 2);
     std::vector<std::byte> all(want.size() * size_of(t));
     const auto compare = [&] {
       bool equal = true;

@@ -40,17 +40,29 @@ class panel_maker {
         kernels_(find_product_kernels(to.used)),
         elements_(kernels_.elements(to.layout.type)),
         direct_(kernels_.direct ? kernels_.direct(to.layout.type) : direct_kernels{}),
-        whole_(to.pairs ? new_integers(width() * to.layout.n) : nullptr) {}
+        pack_(to.side == side::left ? to.by.pack_rows : to.by.pack_columns),
+        unpacked_(pack_ ? new_integers(2 * width() * packed_at_once) : nullptr) {}
 
   // `panel`: of those of all matrices.
   void make(std::size_t panel) {
-    const std::size_t place = to_.panel_at(0, panel);
-    std::int32_t* const to = to_.high.get() + place;
-    if (!to_.pairs) return make(panel, to, to_.low ? to_.low.get() + place : nullptr);
-    make(panel, whole_.get(), nullptr);
-    const auto pack =
-        to_.side == side::left ? kernels_.pairs.pack_rows : kernels_.pairs.pack_columns;
-    pack(whole_.get(), to_.layout.n, to);
+    const detail::operand_layout& l = to_.layout;
+    const auto [matrix, first, count, at] = vectors_of(panel);
+    if (to_.side == side::right && elements_.measure_across && are_side_by_side(l)) {
+      const auto [x, places] = side_by_side(matrix, first, count);
+      measure_across(x, places, at);
+      const std::size_t most = pack_ ? packed_at_once : std::max<std::size_t>(l.n, 1);
+      for (std::size_t begin = 0; begin < l.n; begin += most) {
+        const std::size_t n = std::min(most, l.n - begin);
+        const terms to = room_for(panel, begin);
+        elements_.scale_across(x, places + begin, n, &to_.scales[at], to.high, to.low);
+        pack(panel, begin, n);
+      }
+      return;
+    }
+    const bool is_measured = is_float(l.type);  // integers are as they are
+    if (is_measured) measure(matrix, first, count);
+    for_each_part(matrix, first, count, is_measured,
+                  [&, at = at](std::size_t begin, std::size_t n) { make(panel, at, begin, n); });
   }
 
   void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low) {
@@ -97,22 +109,23 @@ class panel_maker {
     add(rows, x, places, to_.layout.n, &to_.scales[at], run(), high, low);
   }
 
-  // Its integers of 32 bits, in one digit or in two.
-  void make(std::size_t panel, std::int32_t* high, std::int32_t* low) {
-    const detail::operand_layout& l = to_.layout;
-    const auto [matrix, first, count, at] = vectors_of(panel);
-    if (to_.side == side::right && elements_.measure_across && are_side_by_side(l)) {
-      const auto [x, places] = side_by_side(matrix, first, count);
-      measure_across(x, places, at);
-      elements_.scale_across(x, places, l.n, &to_.scales[at], high, low);
-      return;
-    }
-    const bool is_measured = is_float(l.type);  // integers are as they are
-    if (is_measured) measure(matrix, first, count);
-    for_each_part(
-        matrix, first, count, is_measured, [&, at = at](std::size_t begin, std::size_t n) {
-          interleave(at, n, high + begin * width(), low ? low + begin * width() : nullptr);
-        });
+  // A panel's integers from a term on, in one digit or in two: where they are made.
+  struct terms {
+    std::int32_t *high, *low;
+  };
+  terms room_for(std::size_t panel, std::size_t begin) const {
+    if (pack_)
+      return {unpacked_.get(), to_.low ? unpacked_.get() + width() * packed_at_once : nullptr};
+    const std::size_t place = to_.panel_at(0, panel) + to_.term_at(begin);
+    return {to_.high.get() + place, to_.low ? to_.low.get() + place : nullptr};
+  }
+  // Of n terms that were made there.
+  void pack(std::size_t panel, std::size_t begin, std::size_t n) const {
+    if (!pack_) return;
+    const terms from = room_for(panel, begin);
+    const std::size_t place = to_.panel_at(0, panel) + to_.term_at(begin);
+    pack_(from.high, n, to_.high.get() + place);
+    if (to_.low) pack_(from.low, n, to_.low.get() + place);
   }
 
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
@@ -223,28 +236,30 @@ class panel_maker {
 
   // Of vectors_, some at a time, and of each a few elements, which the first cache holds with their
   // places.
-  void interleave(std::size_t at, std::size_t n, std::int32_t* high, std::int32_t* low) const {
+  void make(std::size_t panel, std::size_t at, std::size_t first_term, std::size_t n) const {
     constexpr std::size_t at_once = 64;
+    static_assert(packed_at_once % at_once == 0);
     alignas(64) std::int32_t highs[max_interleaved * at_once], lows[max_interleaved * at_once];
     const std::size_t size = size_of(to_.layout.type);
     for (std::size_t begin = 0; begin < n; begin += at_once) {
       const std::size_t count = std::min(at_once, n - begin);
+      const terms to = room_for(panel, first_term + begin);
       for (std::size_t first = 0; first < width(); first += max_interleaved) {
         const std::size_t some = std::min(max_interleaved, width() - first);
         for (std::size_t v = 0; v < some; ++v) {
           std::int32_t *const h = highs + v * at_once, *const l = lows + v * at_once;
           if (first + v < vectors_.size()) {
             elements_.scale(vectors_[first + v] + begin * size, count, to_.scales[at + first + v],
-                            h, low ? l : nullptr);
+                            h, to.low ? l : nullptr);
           } else {
             std::fill_n(h, count, 0);
             std::fill_n(l, count, 0);
           }
         }
-        const std::size_t place = begin * width() + first;
-        kernels_.interleave(highs, some, at_once, count, high + place, width());
-        if (low) kernels_.interleave(lows, some, at_once, count, low + place, width());
+        kernels_.interleave(highs, some, at_once, count, to.high + first, width());
+        if (to.low) kernels_.interleave(lows, some, at_once, count, to.low + first, width());
       }
+      pack(panel, first_term + begin, count);
     }
   }
 
@@ -252,8 +267,10 @@ class panel_maker {
   const product_kernels kernels_;
   const product_elements elements_;
   const direct_kernels direct_;
+  const panel_kernels::packer pack_;
+  static constexpr std::size_t packed_at_once = 128;  // terms, which the first cache holds
   // Used for each panel anew.
-  const integer_array whole_;
+  const integer_array unpacked_;  ///< high ones, then low ones
   std::vector<std::byte> copies_;
   std::vector<const std::byte*> vectors_;
   std::vector<magnitudes> measures_;
@@ -282,9 +299,9 @@ integers::integers(const matrix_product& p, cpu::side s, const detail::operand_l
                    bool direct)
     : product(p), side(s), layout(x), used(t) {
   const product_kernels kernels = find_product_kernels(t);
-  width = s == side::right ? kernels.tile_columns : direct ? 1 : kernels.tile_rows;
+  by = direct ? kernels.panels : find_panel_kernels(p, s == side::left ? x.vectors : 0, t);
+  width = s == side::right ? kernels.tile_columns : direct ? 1 : by.tile_rows;
   panels = (layout.vectors + static_cast<std::size_t>(width) - 1) / static_cast<std::size_t>(width);
-  pairs = !direct && kernels.pairs.add && is_float(p.in()) && p.bits() <= pair_bits;
 }
 
 void integers::make_room(std::size_t count) {

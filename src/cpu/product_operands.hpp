@@ -30,7 +30,7 @@ struct prepared::integers {
   target used;
   int width = 0;               ///< vectors of a panel
   std::size_t panels = 0;      ///< of a matrix
-  bool pairs = false;          ///< of 16 bits, in `high`
+  panel_kernels by;            ///< how they lie
   std::size_t first = 0;       ///< the panel with which a part begins, of those of all matrices
   integer_array high, low;     ///< low: where there are two digits
   std::vector<int> scales;     ///< of each vector, padded to whole panels
@@ -39,10 +39,11 @@ struct prepared::integers {
 
   std::size_t padded() const { return panels * static_cast<std::size_t>(width); }
   std::size_t all_panels() const { return layout.count() * panels; }
-  /// Where a panel's term p begins (of pairs: an even one, or the end).
+  /// Where a panel's term p begins: the first of some that lie together, or the end.
   std::size_t term_at(std::size_t p) const {
-    const std::size_t count = !pairs ? p : side == side::left ? (p + 1) / 2 : (p + 1) / 2 * 2;
-    return static_cast<std::size_t>(width) * count;
+    const auto together = static_cast<std::size_t>(by.terms);
+    const int words = side == side::left ? by.row_words : by.column_words;
+    return (p + together - 1) / together * static_cast<std::size_t>(words * width);
   }
   std::size_t panel_size() const { return term_at(layout.n); }
   std::size_t panel_at(std::size_t matrix, std::size_t panel) const {

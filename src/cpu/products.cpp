@@ -64,8 +64,7 @@ class multiplication {
         read_addends_(reader_of(p.out(), a.used)) {
     // Two integers below 2^(bits - 1), or 2^28 of a low digit, which come twice in the middle sum.
     const int term_bits = two_ ? 2 * (digit_bits - 1) + 1 : 2 * (p.bits() - 1);
-    run_ = p.bits() == 0 ? max_terms
-                         : std::min(max_terms, std::size_t{1} << std::min(63 - term_bits, 30));
+    run_ = std::size_t{1} << (p.bits() == 0 ? 9 : std::min(63 - term_bits, 30));
   }
 
   // `lazy`: of which operand each task makes a part at a time; none where both are made. It is one
@@ -78,7 +77,7 @@ class multiplication {
     parallel_for(tasks, threads, [&](std::size_t task) {
       const sum_array sums = new_sums();
       for (std::size_t i = blocks * task / tasks; i < blocks * (task + 1) / tasks; ++i)
-        multiply(block_at(a_, b_, i / (down() * across()), {a_.panels, block_rows, i % down()},
+        multiply(block_at(a_, b_, i / (down() * across()), {a_.panels, block_rows(), i % down()},
                           {b_.panels, block_panels(), i / down() % across()}),
                  sums.get());
     });
@@ -115,13 +114,14 @@ class multiplication {
   }
 
  private:
-  static constexpr std::size_t block_rows = 16;     // panels
+  static constexpr std::size_t least_rows = 96;     // of a block, where there are so many
   static constexpr std::size_t block_columns = 64;  // a multiple of any tile's
-  static constexpr std::size_t max_terms = 512;     // that a block takes before the next ones
-  static_assert(max_terms <= 2 * max_pairs);
 
+  std::size_t block_rows() const {  // panels
+    return (least_rows - 1) / static_cast<std::size_t>(a_.width) + 1;
+  }
   std::size_t block_panels() const { return block_columns / static_cast<std::size_t>(b_.width); }
-  std::size_t down() const { return panel_run::count_of(a_.panels, block_rows); }
+  std::size_t down() const { return panel_run::count_of(a_.panels, block_rows()); }
   std::size_t across() const { return panel_run::count_of(b_.panels, block_panels()); }
 
   int threads_of(const options& opts) const {
@@ -137,7 +137,7 @@ class multiplication {
     const int threads = threads_of(opts);
     const std::size_t others = left ? across() : down(), results = layout_.results.size(),
                       most =
-                          panels_of_part(of, left ? block_rows : block_panels(), others, threads),
+                          panels_of_part(of, left ? block_rows() : block_panels(), others, threads),
                       runs = panel_run::count_of(of.panels, most), parts = results * runs,
                       tasks = std::min(parts, chunk_count(threads));
     parallel_for(tasks, threads, [&](std::size_t task) {
@@ -151,7 +151,7 @@ class multiplication {
                        run.count);
         for (std::size_t k = 0; k < others; ++k)
           multiply(left ? block_at(part, b_, i / runs, run, {b_.panels, block_panels(), k})
-                        : block_at(a_, part, i / runs, {a_.panels, block_rows, k}, run),
+                        : block_at(a_, part, i / runs, {a_.panels, block_rows(), k}, run),
                    sums.get());
       }
     });
@@ -170,7 +170,7 @@ class multiplication {
   // High and low ones, of all digits.
   using sum_array = std::unique_ptr<std::int64_t[]>;
   sum_array new_sums() const {
-    const std::size_t rows = std::min(block_rows, a_.panels) * static_cast<std::size_t>(a_.width);
+    const std::size_t rows = std::min(block_rows(), a_.panels) * static_cast<std::size_t>(a_.width);
     return sum_array(new std::int64_t[(two_ ? 6 : 2) * rows * block_columns]);
   }
 
@@ -198,8 +198,8 @@ class multiplication {
                        sums + (2 * which + 1) * rows * columns + at,
                        static_cast<std::ptrdiff_t>(columns)};
     };
-    for (std::size_t begin = 0; begin < layout_.a.n; begin += max_terms) {
-      const std::size_t n = std::min(max_terms, layout_.a.n - begin);
+    for (std::size_t begin = 0; begin < layout_.a.n; begin += a.by.most_terms) {
+      const std::size_t n = std::min(a.by.most_terms, layout_.a.n - begin);
       for (std::size_t c = 0; c < k.column_panels; ++c)
         for (std::size_t r = 0; r < k.row_panels; ++r) {
           const std::size_t at_a = a.panel_at(k.a, k.row_panel + r) + a.term_at(begin),
@@ -208,16 +208,12 @@ class multiplication {
                                  c * static_cast<std::size_t>(b.width);
           const std::int32_t *ah = a.high.get() + at_a, *bh = b.high.get() + at_b;
           const panel_pair highest{ah, bh};
-          if (a.pairs) {
-            kernels_.pairs.add(highest, (n + 1) / 2, begin == 0, sums_of(0, at));
-            continue;
-          }
-          kernels_.add(&highest, 1, n, run_, begin == 0, sums_of(0, at));
+          a.by.add(&highest, 1, n, run_, begin == 0, sums_of(0, at));
           if (!two_) continue;
           const std::int32_t *al = a.low.get() + at_a, *bl = b.low.get() + at_b;
           const panel_pair middle[2] = {{ah, bl}, {al, bh}}, lowest{al, bl};
-          kernels_.add(middle, 2, n, run_, begin == 0, sums_of(1, at));
-          kernels_.add(&lowest, 1, n, run_, begin == 0, sums_of(2, at));
+          a.by.add(middle, 2, n, run_, begin == 0, sums_of(1, at));
+          a.by.add(&lowest, 1, n, run_, begin == 0, sums_of(2, at));
         }
     }
     write_block({k, rows, columns, sums});
@@ -485,6 +481,15 @@ void multiply_by_dots(const matrix_product& p, const operand& a, const operand& 
 }  // namespace
 
 product_kernels find_product_kernels(target t) { return find_kernels_for(t, product_request{}); }
+
+panel_kernels find_panel_kernels(const matrix_product& p, std::uint64_t rows, target t) {
+  const product_kernels kernels = find_product_kernels(t);
+  if (!is_float(p.in())) return kernels.panels;
+  if (t == target::avx512)
+    if (const panel_kernels amx = find_amx_kernels(std::min(p.bits(), digit_bits), rows); amx.add)
+      return amx;
+  return kernels.pairs.add && p.bits() <= pair_bits ? kernels.pairs : kernels.panels;
+}
 
 // One column is one row of the transposed product, of which a tile has fewer.
 void multiply_either_way(const matrix_product& p, const operand& a, const operand& b,

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <bitfold/cpu.hpp>
+#include <bitfold/matmul.hpp>
 
 #include "task.hpp"
 
@@ -23,8 +24,7 @@ struct magnitudes {
 inline constexpr int digit_bits = 29;
 constexpr int digits_of(int bits) { return bits > digit_bits ? 2 : 1; }
 
-/// A panel of rows times a panel of columns, digit by digit: term p of the tile's row r is at
-/// rows[p * tile_rows + r], likewise of columns.
+/// A panel of rows times a panel of columns, of one digit each.
 struct panel_pair {
   const std::int32_t *rows, *columns;
 };
@@ -34,21 +34,28 @@ struct tile_sums {
   std::ptrdiff_t pitch;
 };
 
-/// Integers of at most so many bits go in pairs of 16 bits: those of rows as they are, those of
-/// columns in two digits of 8 bits, so that sums of max_pairs products of pairs fit 32 bits.
-inline constexpr int pair_bits = 16;
-inline constexpr std::size_t max_pairs = 256;
-static_assert(std::int64_t{63} << (pair_bits - 7) <= (std::int64_t{1} << 31) / (256 * max_pairs));
-
-/// Kernels for pairs. A panel of rows has terms 2 q and 2 q + 1 of row r at q * tile_rows + r; one
-/// of columns has their upper digits at 2 q * tile_columns + c, and the lower ones tile_columns on.
-struct pair_kernels {
-  /// From panels of n integers of 32 bits; a missing last term is 0.
-  void (*pack_rows)(const std::int32_t* from, std::size_t n, std::int32_t* to) = nullptr;
-  void (*pack_columns)(const std::int32_t* from, std::size_t n, std::int32_t* to) = nullptr;
-  /// As product_kernels::add, of at most max_pairs pairs of terms.
-  void (*add)(panel_pair panels, std::size_t pairs, bool fresh, tile_sums sums) = nullptr;
+/// A way in which integers lie in panels, and are multiplied.
+struct panel_kernels {
+  int tile_rows = 0;
+  /// So many terms lie together, and take so many integers of 32 bits of each row, or column. As
+  /// they are made they lie one term after the other: term p of the tile's row r is at
+  /// rows[p * tile_rows + r], likewise of columns.
+  int terms = 1, row_words = 1, column_words = 1;
+  std::size_t most_terms = 512;  ///< of one call of `add`
+  /// From n terms as they are made, of which the first is the first of some that lie together.
+  /// Missing ones of the last are 0. Null: they stay as they are.
+  using packer = void (*)(const std::int32_t* from, std::size_t n, std::int32_t* to);
+  packer pack_rows = nullptr, pack_columns = nullptr;
+  /// Adds the products of `count` pairs of panels of n >= 1 terms to the sums, or, where these are
+  /// fresh, writes them. No sum of `run` terms of all pairs overflows 64 bits.
+  void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
+              tile_sums sums) = nullptr;
 };
+
+/// Integers of at most so many bits go in pairs of 16 bits: those of rows as they are, those of
+/// columns in two digits of 8 bits, so that sums of 512 products fit 32 bits.
+inline constexpr int pair_bits = 16;
+static_assert(std::int64_t{63} << (pair_bits - 7) <= (std::int64_t{1} << 31) / (128 * 512));
 
 /// How elements of a type become integers.
 struct product_elements {
@@ -105,14 +112,11 @@ inline constexpr std::size_t max_interleaved = 4;
 
 /// What a target has for products.
 struct product_kernels {
-  int tile_rows = 0, tile_columns = 0;
+  int tile_columns = 0;
+  panel_kernels panels{};  ///< of any integers of one digit
+  panel_kernels pairs{};   ///< `add` is null where nothing is gained
   interleaver interleave = nullptr;
   product_elements (*elements)(dtype type) = nullptr;
-  /// Adds the products of `count` pairs of panels of n >= 1 terms to the sums, or, where these are
-  /// fresh, writes them. No sum of `run` terms of all pairs overflows 64 bits.
-  void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
-              tile_sums sums) = nullptr;
-  pair_kernels pairs{};  ///< null where nothing is gained
   /// Of elements of 16 or 32 bits; null where a target has none.
   direct_kernels (*direct)(dtype type) = nullptr;
   /// Rounded to odd (the last one, too), of which any narrower rounding makes what it would of the
@@ -136,5 +140,12 @@ template <>
 product_kernels find_kernels_of<target::neon>(const product_request&);
 
 product_kernels find_product_kernels(target t);
+
+/// The fastest way for p's integers, of so many rows.
+panel_kernels find_panel_kernels(const matrix_product& p, std::uint64_t rows, target t);
+
+/// By digits of 8 bits in the tiles of AMX, for panels of 32 columns of floats' integers, which
+/// have at most `bits` bits. `add` is null where a processor has none.
+panel_kernels find_amx_kernels(int bits, std::uint64_t rows);
 
 }  // namespace bitfold::cpu

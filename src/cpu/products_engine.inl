@@ -123,15 +123,16 @@ BITFOLD_INLINE void put_pair_sums(hn::Vec<narrow> upper, hn::Vec<narrow> lower, 
   }
 }
 
-inline void add_pairs(panel_pair panels, std::size_t pairs, bool fresh, tile_sums to) {
+inline void add_pairs(const panel_pair* panels, int, std::size_t n, std::size_t, bool fresh,
+                      tile_sums to) {
   const narrow d;
   const simd::tag<std::int16_t> d16;
   hn::Vec<narrow> s[rows][2 * vectors];
   BITFOLD_UNROLL
   for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
   for (int v = 0; v < 2 * vectors; ++v) s[r][v] = hn::Zero(d);
-  const std::int32_t *row = panels.rows, *column = panels.columns;
-  for (std::size_t q = 0; q < pairs; ++q, row += rows, column += 2 * lanes * vectors) {
+  const std::int32_t *row = panels->rows, *column = panels->columns;
+  for (std::size_t p = 0; p < n; p += 2, row += rows, column += 2 * lanes * vectors) {
     hn::Vec<decltype(d16)> b[2 * vectors];
     BITFOLD_UNROLL
     for (int v = 0; v < 2 * vectors; ++v) b[v] = hn::BitCast(d16, hn::LoadU(d, column + v * lanes));
@@ -427,12 +428,17 @@ inline product_elements elements_of(dtype type) {
 }  // namespace products
 
 inline product_kernels find(const product_request&) {
-  return {.tile_rows = products::rows,
-          .tile_columns = products::columns,
+  return {.tile_columns = products::columns,
+          .panels = {.tile_rows = products::rows, .add = products::add},
+          .pairs = {.tile_rows = products::rows,
+                    .terms = 2,
+                    .row_words = 1,
+                    .column_words = 2,
+                    .pack_rows = products::pack_rows,
+                    .pack_columns = products::pack_columns,
+                    .add = products::add_pairs},
           .interleave = products::interleave,
           .elements = products::elements_of,
-          .add = products::add,
-          .pairs = {products::pack_rows, products::pack_columns, products::add_pairs},
           .direct = products::direct_of,
           .as_odd = sums_as_doubles<true>,
           .as_nearest = sums_as_doubles<false>,

@@ -67,11 +67,10 @@ void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, boo
 template <>
 product_kernels find_kernels_of<target::scalar>(const product_request&) {
   using namespace products_scalar;
-  return {.tile_rows = rows,
-          .tile_columns = columns,
+  return {.tile_columns = columns,
+          .panels = {.tile_rows = rows, .add = add},
           .interleave = interleave_any,
           .elements = elements_of,
-          .add = add,
           .as_odd = sums_as_doubles<true>,
           .as_nearest = sums_as_doubles<false>,
           .with_addends = sums_and_addends,
