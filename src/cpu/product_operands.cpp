@@ -41,6 +41,7 @@ class panel_maker {
         elements_(kernels_.elements(to.layout.type)),
         direct_(kernels_.direct ? kernels_.direct(to.layout.type) : direct_kernels{}),
         pack_(to.side == side::left ? to.by.pack_rows : to.by.pack_columns),
+        pack_vectors_(to.side == side::left ? to.by.pack_row_vectors : to.by.pack_column_vectors),
         unpacked_(pack_ ? new_integers(2 * width() * packed_at_once) : nullptr) {}
 
   // `panel`: of those of all matrices.
@@ -62,7 +63,9 @@ class panel_maker {
     const bool is_measured = is_float(l.type);  // integers are as they are
     if (is_measured) measure(matrix, first, count);
     for_each_part(matrix, first, count, is_measured,
-                  [&, at = at](std::size_t begin, std::size_t n) { make(panel, at, begin, n); });
+                  [&, at = at](std::size_t begin, std::size_t n) {
+                    pack_vectors_ ? make_packed(panel, at, begin, n) : make(panel, at, begin, n);
+                  });
   }
 
   void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low) {
@@ -71,10 +74,16 @@ class panel_maker {
     const auto [matrix, first, count, at] = vectors_of(panel);
     std::fill_n(high, count, 0);
     std::fill_n(low, count, 0);
-    measure(matrix, first, count);
-    for_each_part(matrix, first, count, true,
+    // A vector that lies in a row is multiplied as soon as it is measured: a cache still has it.
+    const bool in_turn = lie_in_rows();
+    if (!in_turn) measure(matrix, first, count);
+    for_each_part(matrix, first, count, !in_turn,
                   [&, at = at, count = count](std::size_t begin, std::size_t n) {
                     for (std::size_t v = 0; v < count; ++v) {
+                      if (in_turn) {
+                        note(at + v, elements_.measure(vectors_[v], n));
+                        if (v + 1 < count) ask_for(vectors_[v + 1], n * size_of(to_.layout.type));
+                      }
                       std::int64_t some_high, some_low;
                       direct_.along(row + begin, vectors_[v], n, to_.scales[at + v], run(),
                                     &some_high, &some_low);
@@ -129,6 +138,10 @@ class panel_maker {
   }
 
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
+  bool lie_in_rows() const {
+    const detail::operand_layout& l = to_.layout;
+    return l.n <= 1 || (l.elements.rank == 1 && l.elements.dims[0].x == 1);
+  }
 
   void measure_across(const void* x, const std::ptrdiff_t* places, std::size_t at) const {
     elements_.measure_across(x, places, to_.layout.n, to_.product.bits(), &to_.scales[at],
@@ -144,10 +157,16 @@ class panel_maker {
       }
     });
     const std::size_t at = to_.vector_at(matrix, first);
-    for (std::size_t v = 0; v < count; ++v) {
-      to_.scales[at + v] = product::scale_of(measures_[v].largest, to_.product.bits());
-      to_.specials[at + v] = measures_[v].special;
-    }
+    for (std::size_t v = 0; v < count; ++v) note(at + v, measures_[v]);
+  }
+  void note(std::size_t at, const magnitudes& m) {
+    to_.scales[at] = product::scale_of(m.largest, to_.product.bits());
+    to_.specials[at] = m.special;
+  }
+  // So that the first of it are there when they are read.
+  static void ask_for(const std::byte* x, std::size_t bytes) {
+    for (std::size_t i = 0; i < std::min<std::size_t>(bytes, 4096); i += 64)
+      __builtin_prefetch(x + i, 0, 2);
   }
 
   // Vectors side by side: element p of vector v at x[places[p] + v], and zeros where a panel has
@@ -216,7 +235,7 @@ class panel_maker {
     constexpr std::size_t most_bytes = std::size_t{1} << 18;
     const detail::operand_layout& l = to_.layout;
     vectors_.resize(count);
-    if (l.n <= 1 || (l.elements.rank == 1 && l.elements.dims[0].x == 1)) {
+    if (lie_in_rows()) {
       for (std::size_t v = 0; v < count; ++v) vectors_[v] = l.address(matrix, first + v, 0);
       return f(0, l.n);
     }
@@ -263,11 +282,33 @@ class panel_maker {
     }
   }
 
+  // The same without interleaving them.
+  void make_packed(std::size_t panel, std::size_t at, std::size_t first_term, std::size_t n) const {
+    const auto together = static_cast<std::size_t>(to_.by.terms);
+    const std::size_t size = size_of(to_.layout.type);
+    std::int32_t *const high = unpacked_.get(), *const low = to_.low
+                                                                 ? high + width() * packed_at_once
+                                                                 : nullptr;
+    for (std::size_t begin = 0; begin < n; begin += together) {
+      const std::size_t count = std::min(together, n - begin);
+      if (count < together || vectors_.size() < width())
+        for (std::int32_t* const x : {high, low})
+          if (x) std::fill_n(x, width() * together, 0);
+      for (std::size_t v = 0; v < vectors_.size(); ++v)
+        elements_.scale(vectors_[v] + begin * size, count, to_.scales[at + v], high + v * together,
+                        low ? low + v * together : nullptr);
+      const std::size_t place = to_.panel_at(0, panel) + to_.term_at(first_term + begin);
+      pack_vectors_(high, to_.high.get() + place);
+      if (low) pack_vectors_(low, to_.low.get() + place);
+    }
+  }
+
   integers& to_;
   const product_kernels kernels_;
   const product_elements elements_;
   const direct_kernels direct_;
   const panel_kernels::packer pack_;
+  const panel_kernels::vector_packer pack_vectors_;
   static constexpr std::size_t packed_at_once = 128;  // terms, which the first cache holds
   // Used for each panel anew.
   const integer_array unpacked_;  ///< high ones, then low ones

@@ -46,6 +46,10 @@ struct panel_kernels {
   /// Missing ones of the last are 0. Null: they stay as they are.
   using packer = void (*)(const std::int32_t* from, std::size_t n, std::int32_t* to);
   packer pack_rows = nullptr, pack_columns = nullptr;
+  /// The same of the terms that lie together alone: those of one vector, then those of the next.
+  /// Null: not faster than one term after the other.
+  using vector_packer = void (*)(const std::int32_t* from, std::int32_t* to);
+  vector_packer pack_row_vectors = nullptr, pack_column_vectors = nullptr;
   /// Adds the products of `count` pairs of panels of n >= 1 terms to the sums, or, where these are
   /// fresh, writes them. No sum of `run` terms of all pairs overflows 64 bits.
   void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,

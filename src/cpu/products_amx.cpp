@@ -145,6 +145,43 @@ BITFOLD_AMX_CODE inline void transpose(__m512i* x) {
   }
 }
 
+/// Of one vector's terms, its 16 groups of four: each digit of all.
+template <class Scheme>
+BITFOLD_AMX_CODE inline void by_digits_along(const std::int32_t* from, __m512i* digits) {
+  const __m512i turned = _mm512_set4_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400);
+  __m512i x[4];  // at 4 g + i digit i of group g
+  for (int k = 0; k < 4; ++k)
+    x[k] = _mm512_shuffle_epi8(digits_of<Scheme>(from + k * tile_side), turned);
+  for (int i = 0; i < 4; i += 2) {
+    const __m512i two = _mm512_add_epi32(
+        _mm512_set1_epi32(i),
+        _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29));
+    const __m512i first = _mm512_permutex2var_epi32(x[0], two, x[1]),
+                  second = _mm512_permutex2var_epi32(x[2], two, x[3]);
+    digits[i] = _mm512_shuffle_i64x2(first, second, 0x44);
+    digits[i + 1] = _mm512_shuffle_i64x2(first, second, 0xee);
+  }
+}
+
+template <class Scheme>
+BITFOLD_AMX_CODE inline void put_parts(const __m512i* digits, __m512i (*made)[tile_side],
+                                       std::size_t at) {
+  for (int i = 0, part = Scheme::digits; i < Scheme::digits; ++i) {
+    made[i][at] = digits[i];
+    for (int j = i + 1; Scheme::shares && j < Scheme::digits; ++j)
+      made[part++][at] = _mm512_add_epi8(digits[i], digits[j]);
+  }
+}
+
+template <int Parts, int Tiles, bool Transposed>
+BITFOLD_AMX_CODE inline void put_tiles(__m512i (*made)[tile_side], int tile, std::int32_t* to) {
+  for (int i = 0; i < Parts; ++i) {
+    if constexpr (Transposed) transpose(made[i]);
+    std::int32_t* const at = to + (i * Tiles + tile) * tile_words;
+    for (int q = 0; q < tile_side; ++q) _mm512_storeu_si512(at + q * tile_side, made[i][q]);
+  }
+}
+
 /// 64 terms at a time: part after part, the tiles of a panel beside one another.
 template <class Scheme, int Tiles, bool OfRows>
 BITFOLD_AMX_CODE void pack(const std::int32_t* from, std::size_t n, std::int32_t* to) {
@@ -161,18 +198,24 @@ BITFOLD_AMX_CODE void pack(const std::int32_t* from, std::size_t n, std::int32_t
                            : _mm512_setzero_si512();
         }
         by_digits(terms, digits);
-        for (int i = 0, part = Scheme::digits; i < Scheme::digits; ++i) {
-          made[i][q] = digits[i];
-          for (int j = i + 1; Scheme::shares && j < Scheme::digits; ++j)
-            made[part++][q] = _mm512_add_epi8(digits[i], digits[j]);
-        }
+        put_parts<Scheme>(digits, made, q);
       }
-      for (int i = 0; i < parts; ++i) {
-        if constexpr (OfRows) transpose(made[i]);
-        std::int32_t* const at = to + (i * Tiles + tile) * tile_words;
-        for (int q = 0; q < tile_side; ++q) _mm512_storeu_si512(at + q * tile_side, made[i][q]);
-      }
+      put_tiles<parts, Tiles, OfRows>(made, tile, to);
     }
+}
+
+/// The same of 64 terms of one vector after the other.
+template <class Scheme, int Tiles, bool OfRows>
+BITFOLD_AMX_CODE void pack_vectors(const std::int32_t* from, std::int32_t* to) {
+  for (int tile = 0; tile < Tiles; ++tile) {
+    __m512i made[Scheme::parts][tile_side];
+    for (std::size_t v = 0; v < tile_side; ++v, from += tile_terms) {
+      __m512i digits[4];
+      by_digits_along<Scheme>(from, digits);
+      put_parts<Scheme>(digits, made, v);
+    }
+    put_tiles<Scheme::parts, Tiles, !OfRows>(made, tile, to);
+  }
 }
 
 /// One sum of products of parts.
@@ -292,6 +335,8 @@ panel_kernels kernels_of() {
           .most_terms = most_terms,
           .pack_rows = pack<taken, Tiles, true>,
           .pack_columns = pack<taken, tiles_across, false>,
+          .pack_row_vectors = pack_vectors<taken, Tiles, true>,
+          .pack_column_vectors = pack_vectors<taken, tiles_across, false>,
           .add = add<Digits, DigitBits, Tiles>};
 }
 
