@@ -70,7 +70,10 @@ class panel_maker {
 
   void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low) {
     const detail::operand_layout& l = to_.layout;
-    if (are_side_by_side(l)) return add_up_across(direct_.across, panel, row, high, low);
+    // (What is done once for each of short vectors would take longer than laying them side by
+    // side.)
+    if (are_side_by_side(l) || l.n <= longest_copied)
+      return add_up_across(direct_.across, panel, row, high, low);
     const auto [matrix, first, count, at] = vectors_of(panel);
     std::fill_n(high, count, 0);
     std::fill_n(low, count, 0);
@@ -211,8 +214,13 @@ class panel_maker {
     for (std::size_t begin = 0; begin < l.n; begin += at_once)
       for (std::size_t v = 0, end; v < count; v = end) {
         for (end = v + 1; end < count && places_[end] == places_[end - 1] + 1;) ++end;
-        for (std::size_t p = begin; p < std::min(begin + at_once, l.n); ++p)
-          copy_run(from + places_[v] + elements_at_[p], end - v, to + p * width() + v);
+        const std::size_t n = std::min(begin + at_once, l.n);
+        if (end == v + 1)
+          for (std::size_t p = begin; p < n; ++p)
+            std::memcpy(to + p * width() + v, from + places_[v] + elements_at_[p], sizeof(T));
+        else
+          for (std::size_t p = begin; p < n; ++p)
+            copy_run(from + places_[v] + elements_at_[p], end - v, to + p * width() + v);
       }
   }
   // Of any alignment. A few elements, for which memcpy as a function would take longer.
@@ -310,6 +318,7 @@ class panel_maker {
   const panel_kernels::packer pack_;
   const panel_kernels::vector_packer pack_vectors_;
   static constexpr std::size_t packed_at_once = 128;  // terms, which the first cache holds
+  static constexpr std::size_t longest_copied = 24;
   // Used for each panel anew.
   const integer_array unpacked_;  ///< high ones, then low ones
   std::vector<std::byte> copies_;
