@@ -208,6 +208,42 @@ TEST_CASE("the longest sums of the largest integers") {
     }
 }
 
+// As many rows, columns and terms as fill tiles, in which such products go where there are any.
+TEST_CASE("whole tiles, of any number of bits") {
+  const std::array<std::int64_t, 3> shapes[] = {{16, 32, 33}, {48, 32, 64}, {31, 64, 129}};
+  for (const dtype t : floats)
+    for (const int bits : {8, 9, 16, 17, 21, 22, 28, 29, 30, 58})
+      for (const auto& [m, n, k] : shapes) {
+        if (test::sanitized && m != 31) continue;
+        const operand a = make_operand(t, kind::any_bits, {m, k}, lie::rows, 17),
+                      b = make_operand(t, kind::near_one, {k, n}, lie::transposed, 18),
+                      c = make_operand(t, kind::near_one, {k, n}, lie::rows, 19);
+        const matrix_product p = make_matrix_product(t, {}, dtype::f64, bits);
+        INFO(name(t) << " " << bits << " " << m);
+        CHECK(difference(product(p, a.v, b.v, 1), truth(p, a.v, b.v)) == "");
+        CHECK(difference(product(p, a.v, c.v, 2), truth(p, a.v, c.v)) == "");
+      }
+}
+
+TEST_CASE("the longest sums of the largest integers, in whole tiles") {
+  const std::int64_t k = 5000, m = 32, n = 64;
+  for (const int bits : {8, 16, 21, 28, 29, 30, 58})
+    for (const double extreme : {63.0, -63.0, 63.0 - std::ldexp(1.0, 29 - 1 - (58 - 7))}) {
+      std::vector<double> x(static_cast<std::size_t>(k), extreme), y(x.size(), 63);
+      x[0] = 63;  // the scale
+      view a = row_major(dtype::f64, x.data(), {1, k}), b = row_major(dtype::f64, y.data(), {k, 1});
+      const matrix_product p = make_matrix_product(dtype::f64, {}, {}, bits);
+      const auto one = truth(p, a, b);
+      a.extent[0] = m;
+      a.stride[0] = 0;
+      b.extent[1] = n;
+      b.stride[1] = 0;
+      INFO(bits << " bits, " << extreme);
+      const auto got = product(p, a, b, 1);
+      CHECK(std::count(got.begin(), got.end(), one[0]) == m * n);
+    }
+}
+
 // Of rows that are too long to be tried: no sum that kernels convert is too large for them.
 TEST_CASE("kernels convert the sums of the longest rows that they are given") {
   const cpu::product_kernels kernels = cpu::find_product_kernels(forced_target);
@@ -427,6 +463,16 @@ TEST_CASE("no elements") {
     const operand a = make_operand(t, kind::near_one, {0, 5}, lie::rows, 1),
                   b = make_operand(t, kind::near_one, {5, 4}, lie::rows, 1);
     CHECK(product(p, a.v, b.v, 1).empty());
+    for (const auto& [m, n] : {std::array<std::int64_t, 2>{1, 4}, {3, 1}, {1, 1}, {16, 32}}) {
+      const operand x = make_operand(t, kind::near_one, {m, 0}, lie::rows, 1),
+                    y = make_operand(t, kind::near_one, {0, n}, lie::rows, 1),
+                    added = make_operand(t, kind::near_one, {m, n}, lie::rows, 2);
+      CHECK(difference(product(p, x.v, y.v, 1), truth(p, x.v, y.v)) == "");
+      std::vector<std::uint64_t> want;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(m * n); ++i)
+        want.push_back(bits_at(t, static_cast<const std::byte*>(added.v.data) + i * size_of(t)));
+      CHECK(difference(product(p, x.v, y.v, 1, &added.v), want) == "");
+    }
   }
 }
 

@@ -42,7 +42,7 @@ class panel_maker {
         direct_(kernels_.direct ? kernels_.direct(to.layout.type) : direct_kernels{}),
         pack_(to.side == side::left ? to.by.pack_rows : to.by.pack_columns),
         pack_vectors_(to.side == side::left ? to.by.pack_row_vectors : to.by.pack_column_vectors),
-        unpacked_(pack_ ? new_integers(2 * width() * packed_at_once) : nullptr) {}
+        unpacked_(pack_ || pack_vectors_ ? new_integers(2 * width() * packed_at_once) : nullptr) {}
 
   // `panel`: of those of all matrices.
   void make(std::size_t panel) {
@@ -72,7 +72,7 @@ class panel_maker {
     const detail::operand_layout& l = to_.layout;
     // (What is done once for each of short vectors would take longer than laying them side by
     // side.)
-    if (are_side_by_side(l) || l.n <= longest_copied)
+    if (are_side_by_side(l) || (l.n > 0 && l.n <= longest_copied))
       return add_up_across(direct_.across, panel, row, high, low);
     const auto [matrix, first, count, at] = vectors_of(panel);
     std::fill_n(high, count, 0);
@@ -264,8 +264,7 @@ class panel_maker {
   // Of vectors_, some at a time, and of each a few elements, which the first cache holds with their
   // places.
   void make(std::size_t panel, std::size_t at, std::size_t first_term, std::size_t n) const {
-    constexpr std::size_t at_once = 64;
-    static_assert(packed_at_once % at_once == 0);
+    constexpr std::size_t at_once = terms_at_once;
     alignas(64) std::int32_t highs[max_interleaved * at_once], lows[max_interleaved * at_once];
     const std::size_t size = size_of(to_.layout.type);
     for (std::size_t begin = 0; begin < n; begin += at_once) {
@@ -317,7 +316,7 @@ class panel_maker {
   const direct_kernels direct_;
   const panel_kernels::packer pack_;
   const panel_kernels::vector_packer pack_vectors_;
-  static constexpr std::size_t packed_at_once = 128;  // terms, which the first cache holds
+  static constexpr std::size_t packed_at_once = 2 * terms_at_once;  // which a cache holds
   static constexpr std::size_t longest_copied = 24;
   // Used for each panel anew.
   const integer_array unpacked_;  ///< high ones, then low ones
@@ -345,12 +344,32 @@ bool direct_sums::are_there(const matrix_product& p, target t) {
   return kernels.direct && kernels.direct(p.in()).along && digits_of(p.bits()) == 1;
 }
 
+integers::way way_of(const matrix_product& p, target t, std::uint64_t rows, std::uint64_t columns,
+                     std::uint64_t terms) {
+  if (t != target::avx512 || !is_float(p.in()) || !find_amx_kernels(1, rows).add ||
+      find_product_kernels(t).tile_columns != amx_columns)
+    return integers::way::by_vectors;
+  // Of what whole tiles hold at least a half is wanted.
+  const auto whole = [](std::uint64_t n, std::uint64_t of) {
+    return n == 0 ? 0
+                  : static_cast<double>((n - 1) / of + 1) * static_cast<double>(of) /
+                        static_cast<double>(n);
+  };
+  return whole(rows, 16) * whole(columns, amx_columns) * whole(terms, 64) <= 2
+             ? integers::way::by_amx
+             : integers::way::by_vectors;
+}
+
 integers::integers(const matrix_product& p, cpu::side s, const detail::operand_layout& x, target t,
-                   bool direct)
-    : product(p), side(s), layout(x), used(t) {
+                   way w)
+    : product(p), side(s), layout(x), used(t), how(w) {
   const product_kernels kernels = find_product_kernels(t);
-  by = direct ? kernels.panels : find_panel_kernels(p, s == side::left ? x.vectors : 0, t);
-  width = s == side::right ? kernels.tile_columns : direct ? 1 : by.tile_rows;
+  by = kernels.panels;
+  if (how == way::by_amx)
+    by = find_amx_kernels(std::min(p.bits(), digit_bits), s == side::left ? x.vectors : 0);
+  else if (how == way::by_vectors && kernels.pairs.add && is_float(p.in()) && p.bits() <= pair_bits)
+    by = kernels.pairs;
+  width = s == side::right ? kernels.tile_columns : how == way::directly ? 1 : by.tile_rows;
   panels = (layout.vectors + static_cast<std::size_t>(width) - 1) / static_cast<std::size_t>(width);
 }
 
@@ -396,8 +415,9 @@ prepared::prepared(const matrix_product& p, side s, const view& x, const options
         errc::usage,
         "product: only operands of method fixed are prepared, and no integers of 64 bits or u32");
   detail::expect_type(p, x, "x");
-  made_ =
-      std::make_unique<integers>(p, s, detail::layout_of(x, s == side::left), resolve_target(opts));
+  const target t = resolve_target(opts);
+  const detail::operand_layout l = detail::layout_of(x, s == side::left);
+  made_ = std::make_unique<integers>(p, s, l, t, way_of_prepared(p, t, l.n));
   made_->make_all(opts);
 }
 prepared::prepared(prepared&&) noexcept = default;

@@ -13,23 +13,25 @@
 namespace bitfold::cpu {
 
 struct free_aligned {
-  void operator()(std::int32_t* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  void operator()(void* p) const { ::operator delete[](p, std::align_val_t{64}); }
 };
 using integer_array = std::unique_ptr<std::int32_t[], free_aligned>;
 
 /// Panels of rows or columns, one matrix after the other, each with all its terms: of an operand,
 /// or of a part of it.
 struct prepared::integers {
-  /// `direct`: for direct_sums.
-  integers(const matrix_product& p, cpu::side s, const detail::operand_layout& x, target t,
-           bool direct = false);
+  /// `directly`: for direct_sums.
+  enum class way { by_vectors, by_amx, directly };
+
+  integers(const matrix_product& p, cpu::side s, const detail::operand_layout& x, target t, way w);
 
   matrix_product product;
   cpu::side side;
   detail::operand_layout layout;
   target used;
-  int width = 0;               ///< vectors of a panel
-  std::size_t panels = 0;      ///< of a matrix
+  int width = 0;           ///< vectors of a panel
+  std::size_t panels = 0;  ///< of a matrix
+  way how;
   panel_kernels by;            ///< how they lie
   std::size_t first = 0;       ///< the panel with which a part begins, of those of all matrices
   integer_array high, low;     ///< low: where there are two digits
@@ -64,6 +66,15 @@ struct prepared::integers {
   void make_all(const options& opts);
   void note_specials();
 };
+
+/// The faster way of such products. An operand that is prepared knows its terms alone, and stands
+/// for any number of vectors that fills tiles.
+prepared::integers::way way_of(const matrix_product& p, target t, std::uint64_t rows,
+                               std::uint64_t columns, std::uint64_t terms);
+inline prepared::integers::way way_of_prepared(const matrix_product& p, target t,
+                                               std::uint64_t terms) {
+  return way_of(p, t, amx_columns, amx_columns, terms);
+}
 
 /// Whether vectors are read side by side: there are more neighbours among them than among the
 /// elements of one.

@@ -64,7 +64,7 @@ class multiplication {
         read_addends_(reader_of(p.out(), a.used)) {
     // Two integers below 2^(bits - 1), or 2^28 of a low digit, which come twice in the middle sum.
     const int term_bits = two_ ? 2 * (digit_bits - 1) + 1 : 2 * (p.bits() - 1);
-    run_ = std::size_t{1} << (p.bits() == 0 ? 9 : std::min(63 - term_bits, 30));
+    run_ = p.bits() == 0 ? max_terms : std::size_t{1} << std::min(63 - term_bits, 30);
   }
 
   // `lazy`: of which operand each task makes a part at a time; none where both are made. It is one
@@ -90,7 +90,7 @@ class multiplication {
                       parts = layout_.results.size() * runs,
                       tasks = std::min(parts, chunk_count(threads));
     parallel_for(tasks, threads, [&](std::size_t task) {
-      integers part(product_, side::right, b_.layout, b_.used, true);
+      integers part(product_, side::right, b_.layout, b_.used, integers::way::directly);
       part.make_notes(most);
       direct_sums with(part);
       std::int64_t sums[2 * block_columns];
@@ -142,7 +142,7 @@ class multiplication {
                       tasks = std::min(parts, chunk_count(threads));
     parallel_for(tasks, threads, [&](std::size_t task) {
       const sum_array sums = new_sums();
-      integers part(product_, lazy, of.layout, of.used);
+      integers part(product_, lazy, of.layout, of.used, of.how);
       part.make_room(most);
       for (std::size_t i = parts * task / tasks; i < parts * (task + 1) / tasks; ++i) {
         const panel_run run(of.panels, most, i % runs);
@@ -167,11 +167,13 @@ class multiplication {
     return std::clamp<std::size_t>(std::min(fit, share), 1, most);
   }
 
-  // High and low ones, of all digits.
-  using sum_array = std::unique_ptr<std::int64_t[]>;
+  // High and low ones, of all digits; behind them room for the kernels.
+  std::size_t sums_of_rows(std::size_t rows) const { return (two_ ? 6 : 2) * rows * block_columns; }
+  using sum_array = std::unique_ptr<std::int64_t[], free_aligned>;
   sum_array new_sums() const {
     const std::size_t rows = std::min(block_rows(), a_.panels) * static_cast<std::size_t>(a_.width);
-    return sum_array(new std::int64_t[(two_ ? 6 : 2) * rows * block_columns]);
+    const std::size_t bytes = sums_of_rows(rows) * sizeof(std::int64_t) + a_.by.room;
+    return sum_array(new (std::align_val_t{64}) std::int64_t[bytes / sizeof(std::int64_t)]);
   }
 
   block block_at(const integers& left, const integers& right, std::size_t result,
@@ -196,7 +198,8 @@ class multiplication {
     const auto sums_of = [&](std::size_t which, std::size_t at) {
       return tile_sums{sums + 2 * which * rows * columns + at,
                        sums + (2 * which + 1) * rows * columns + at,
-                       static_cast<std::ptrdiff_t>(columns)};
+                       static_cast<std::ptrdiff_t>(columns),
+                       reinterpret_cast<std::byte*>(sums + sums_of_rows(rows))};
     };
     for (std::size_t begin = 0; begin < layout_.a.n; begin += a.by.most_terms) {
       const std::size_t n = std::min(a.by.most_terms, layout_.a.n - begin);
@@ -426,16 +429,16 @@ void multiply(const matrix_product& p, const detail::product_layout& l, const in
     return report(*chosen.target);
   }
   if (diagonals && direct_sums::are_there(p, *chosen.target)) {
-    integers a(p, side::right, diagonals->a, *chosen.target, true);
-    const integers b(p, side::right, diagonals->b, *chosen.target, true);
+    integers a(p, side::right, diagonals->a, *chosen.target, integers::way::directly);
+    const integers b(p, side::right, diagonals->b, *chosen.target, integers::way::directly);
     a.make_all(chosen);
     if (added) added->column_stride = added->matrices.dims[--added->matrices.rank].x;
     multiplication(p, a, b, *diagonals, added ? &*added : nullptr, out, true).run_directly(chosen);
     return report(*chosen.target);
   }
   if (as_they_are && l.a.vectors == 1 && direct_sums::are_there(p, *chosen.target)) {
-    integers ia(p, side::left, l.a, *chosen.target, true);
-    const integers ib(p, side::right, l.b, *chosen.target, true);
+    integers ia(p, side::left, l.a, *chosen.target, integers::way::directly);
+    const integers ib(p, side::right, l.b, *chosen.target, integers::way::directly);
     if (ib.layout.count() == l.results.size()) {
       ia.make_all(chosen);
       multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run_directly(chosen);
@@ -443,8 +446,13 @@ void multiply(const matrix_product& p, const detail::product_layout& l, const in
     }
   }
   std::optional<integers> own_a, own_b;
-  if (!made_a || made_a->used != *chosen.target) own_a.emplace(p, side::left, l.a, *chosen.target);
-  if (!made_b || made_b->used != *chosen.target) own_b.emplace(p, side::right, l.b, *chosen.target);
+  const target t = *chosen.target;
+  if (made_a && made_a->used != t) made_a = nullptr;
+  if (made_b && made_b->used != t) made_b = nullptr;
+  const integers::way how = made_a || made_b ? way_of_prepared(p, t, l.a.n)
+                                             : way_of(p, t, l.a.vectors, l.b.vectors, l.a.n);
+  if (!made_a) own_a.emplace(p, side::left, l.a, t, how);
+  if (!made_b) own_b.emplace(p, side::right, l.b, t, how);
   const integers &ia = own_a ? *own_a : *made_a, &ib = own_b ? *own_b : *made_b;
   const auto size = [](const integers& x) { return x.all_panels() * x.bytes_of_panel(); };
   const auto is_lazy = [&](const std::optional<integers>& own, const integers& other) {
@@ -481,15 +489,6 @@ void multiply_by_dots(const matrix_product& p, const operand& a, const operand& 
 }  // namespace
 
 product_kernels find_product_kernels(target t) { return find_kernels_for(t, product_request{}); }
-
-panel_kernels find_panel_kernels(const matrix_product& p, std::uint64_t rows, target t) {
-  const product_kernels kernels = find_product_kernels(t);
-  if (!is_float(p.in())) return kernels.panels;
-  if (t == target::avx512)
-    if (const panel_kernels amx = find_amx_kernels(std::min(p.bits(), digit_bits), rows); amx.add)
-      return amx;
-  return kernels.pairs.add && p.bits() <= pair_bits ? kernels.pairs : kernels.panels;
-}
 
 // One column is one row of the transposed product, of which a tile has fewer.
 void multiply_either_way(const matrix_product& p, const operand& a, const operand& b,

@@ -28,20 +28,29 @@ constexpr int digits_of(int bits) { return bits > digit_bits ? 2 : 1; }
 struct panel_pair {
   const std::int32_t *rows, *columns;
 };
-/// 64-bit sums of one tile, each as high * 2^32 + low. `pitch`: from row to row.
+/// 64-bit sums of one tile, each as high * 2^32 + low. `pitch`: from row to row. `room`: for what
+/// panel_kernels::add keeps meanwhile, aligned to 64 bytes.
 struct tile_sums {
   std::int64_t *high, *low;
   std::ptrdiff_t pitch;
+  std::byte* room;
 };
 
-/// A way in which integers lie in panels, and are multiplied.
+/// The most terms of one call of panel_kernels::add, where it does not say otherwise.
+inline constexpr std::size_t max_terms = 512;
+/// Operands are made so many terms at a time, or a multiple of that: of panel_kernels::terms too.
+inline constexpr std::size_t terms_at_once = 64;
+
+/// A way in which integers lie in panels, and are multiplied. (The rows of a tile, and `add`, are
+/// the left operand's.)
 struct panel_kernels {
   int tile_rows = 0;
   /// So many terms lie together, and take so many integers of 32 bits of each row, or column. As
   /// they are made they lie one term after the other: term p of the tile's row r is at
   /// rows[p * tile_rows + r], likewise of columns.
   int terms = 1, row_words = 1, column_words = 1;
-  std::size_t most_terms = 512;  ///< of one call of `add`
+  std::size_t most_terms = max_terms;  ///< of one call of `add`
+  std::size_t room = 0;                ///< bytes
   /// From n terms as they are made, of which the first is the first of some that lie together.
   /// Missing ones of the last are 0. Null: they stay as they are.
   using packer = void (*)(const std::int32_t* from, std::size_t n, std::int32_t* to);
@@ -57,9 +66,9 @@ struct panel_kernels {
 };
 
 /// Integers of at most so many bits go in pairs of 16 bits: those of rows as they are, those of
-/// columns in two digits of 8 bits, so that sums of 512 products fit 32 bits.
+/// columns in two digits of 8 bits, so that sums of max_terms products fit 32 bits.
 inline constexpr int pair_bits = 16;
-static_assert(std::int64_t{63} << (pair_bits - 7) <= (std::int64_t{1} << 31) / (128 * 512));
+static_assert(std::int64_t{63} << (pair_bits - 7) <= (std::int64_t{1} << 31) / (128 * max_terms));
 
 /// How elements of a type become integers.
 struct product_elements {
@@ -145,11 +154,10 @@ product_kernels find_kernels_of<target::neon>(const product_request&);
 
 product_kernels find_product_kernels(target t);
 
-/// The fastest way for p's integers, of so many rows.
-panel_kernels find_panel_kernels(const matrix_product& p, std::uint64_t rows, target t);
-
-/// By digits of 8 bits in the tiles of AMX, for panels of 32 columns of floats' integers, which
-/// have at most `bits` bits. `add` is null where a processor has none.
+/// By digits of 8 or 7 bits in the tiles of AMX: for floats' integers of one digit, of at most so
+/// many bits, and so many rows. `add` is null where there is none.
 panel_kernels find_amx_kernels(int bits, std::uint64_t rows);
+/// The columns of its panels.
+inline constexpr int amx_columns = 32;
 
 }  // namespace bitfold::cpu

@@ -25,9 +25,10 @@ namespace {
 // A tile of the unit has 16 rows of 64 bytes. One of a left operand has a digit of 64 terms of 16
 // rows. One of a right operand has at its row q those of the terms 4 q, ..., 4 q + 3 of 16 columns.
 constexpr int tile_side = 16, tile_terms = 64, tile_words = 256;
-constexpr int tiles_across = 2, columns = tiles_across * tile_side;
+constexpr int columns = amx_columns, tiles_across = columns / tile_side;
+static_assert(terms_at_once % tile_terms == 0);
 
-/// Of which the sums of products of digits stay below 2^28, and what is made of them below 2^31.
+/// Of which the sums of products of digits are at most 2^27, and what is made of them below 2^31.
 constexpr std::size_t most_terms = 1024;
 
 /// What the unit is told: the sizes of its eight tiles.
@@ -42,8 +43,7 @@ constexpr tile_sizes whole_tiles;
 /// How integers are taken apart, and which products of their parts are summed up where.
 template <int Digits, int DigitBits>
 struct scheme {
-  /// Digits of 7 bits share products: a_i b_j + a_j b_i = (a_i + a_j)(b_i + b_j) - a_i b_i - a_j
-  /// b_j.
+  /// Digits of 7 bits share products: of two digits' sums, where two would be of two digits each.
   static constexpr bool shares = DigitBits == 7;
   static constexpr int digits = Digits, weights = 2 * Digits - 1, pairs = Digits * (Digits - 1) / 2;
   /// Digits, then the sums of two.
@@ -183,24 +183,24 @@ BITFOLD_AMX_CODE inline void put_tiles(__m512i (*made)[tile_side], int tile, std
 }
 
 /// 64 terms at a time: part after part, the tiles of a panel beside one another.
-template <class Scheme, int Tiles, bool OfRows>
-BITFOLD_AMX_CODE void pack(const std::int32_t* from, std::size_t n, std::int32_t* to) {
+template <class Scheme>
+BITFOLD_AMX_CODE void pack_columns(const std::int32_t* from, std::size_t n, std::int32_t* to) {
   constexpr int parts = Scheme::parts;
-  constexpr std::size_t width = Tiles * tile_side;
-  for (std::size_t begin = 0; begin < n; begin += tile_terms, to += parts * Tiles * tile_words)
-    for (int tile = 0; tile < Tiles; ++tile) {
+  for (std::size_t begin = 0; begin < n;
+       begin += tile_terms, to += parts * tiles_across * tile_words)
+    for (int tile = 0; tile < tiles_across; ++tile) {
       __m512i made[parts][tile_side];
       for (std::size_t q = 0; q < tile_side; ++q) {
         __m512i terms[4], digits[4];
         for (std::size_t k = 0; k < 4; ++k) {
           const std::size_t p = begin + 4 * q + k;
-          terms[k] = p < n ? digits_of<Scheme>(from + p * width + tile * tile_side)
+          terms[k] = p < n ? digits_of<Scheme>(from + p * columns + tile * tile_side)
                            : _mm512_setzero_si512();
         }
         by_digits(terms, digits);
         put_parts<Scheme>(digits, made, q);
       }
-      put_tiles<parts, Tiles, OfRows>(made, tile, to);
+      put_tiles<parts, tiles_across, false>(made, tile, to);
     }
 }
 
@@ -272,13 +272,16 @@ BITFOLD_AMX_CODE inline void by_weights(const __m512i* sums, __m512i* weights) {
   }
 }
 
+template <class Scheme, int Tiles>
+using digit_sums = std::int32_t[Scheme::sums][Tiles * tile_side][columns];
+
 /// Each sum is of at most eight products of parts of each term.
 template <int Digits, int DigitBits, int Tiles>
 BITFOLD_AMX_CODE void add(const panel_pair* pairs, int count, std::size_t n, std::size_t,
                           bool fresh, tile_sums to) {
   using taken = scheme<Digits, DigitBits>;
-  static_assert(8 * 128 * 128 * most_terms <= std::size_t{1} << 28);
-  alignas(64) std::int32_t sums[taken::sums][Tiles * tile_side][columns];
+  static_assert(8 * 128 * 128 * most_terms <= std::size_t{1} << 27);
+  auto& sums = *reinterpret_cast<digit_sums<taken, Tiles>*>(to.room);
   _tile_loadconfig(&whole_tiles);
   for (int k = 0; k < taken::sums; ++k) multiply<taken, Tiles>(pairs, count, n, k, sums[k]);
   _tile_release();
@@ -333,8 +336,8 @@ panel_kernels kernels_of() {
           .row_words = tile_side * taken::parts,
           .column_words = tile_side * taken::parts,
           .most_terms = most_terms,
-          .pack_rows = pack<taken, Tiles, true>,
-          .pack_columns = pack<taken, tiles_across, false>,
+          .room = sizeof(digit_sums<taken, Tiles>),
+          .pack_columns = pack_columns<taken>,
           .pack_row_vectors = pack_vectors<taken, Tiles, true>,
           .pack_column_vectors = pack_vectors<taken, tiles_across, false>,
           .add = add<Digits, DigitBits, Tiles>};
