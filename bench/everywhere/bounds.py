@@ -7,7 +7,7 @@
   python bench/everywhere/bounds.py OUT.jsonl [WHICH] --device cpu [--commit COMMIT]   of each function the share of samples, by perf
   python bench/everywhere/bounds.py OUT.jsonl --read NAMES.txt RAW.csv ...             of what ncu said before
 
-A line is a kernel or a function that takes a twentieth of its case. ncu keeps all that it has found until it ends, and runs each
+A line is a kernel that takes a twentieth of its case, or a function that takes an eighth; and the longest. ncu keeps all that it has found until it ends, and runs each
 kernel several times: some tens of cases take minutes. Functions have names in a package whose build did not strip them."""
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ METRICS = {
 SCALES = {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecond": 1e3, "s": 1e6, "second": 1e6}
 SCALES |= {"byte": 1e-6, "Kbyte": 1e-3, "Mbyte": 1, "Gbyte": 1e3}
 MARKER = "spin_kernel"  # torch's, which runs ahead of each case
-LEAST_SHARE = 0.05
+LEAST_SHARE = {"cuda": 0.05, "cpu": 0.125}
 #: Above this many times the peer's a case is slow.
 SLOW = 1.1
 #: Below this share of what a plain read of its bytes takes memory is not what bounds a case.
@@ -125,16 +125,16 @@ def by_torch(args: argparse.Namespace) -> Iterator[dict]:
         yield from shares(name, kernels)
 
 
-def shares(case: str, parts: list[dict]) -> Iterator[dict]:
-    """Lines of what takes a twentieth of a case, what has one name together, the longest first."""
+def shares(case: str, parts: list[dict], device: str = "cuda") -> Iterator[dict]:
+    """Lines of what takes that share of a case, or longest; what has one name together, the longest first."""
     whole = sum(k["us"] for k in parts)
     alike: dict[str, dict] = {}
     for k in parts:
         one = alike.setdefault(k["kernel"], {"calls": 0, "us": 0.0})
         one["calls"] += k["calls"]
         one["us"] += k["us"]
-    for kernel, k in sorted(alike.items(), key=lambda item: -item[1]["us"]):
-        if k["us"] >= LEAST_SHARE * whole:
+    for place, (kernel, k) in enumerate(sorted(alike.items(), key=lambda item: -item[1]["us"])):
+        if place == 0 or k["us"] >= LEAST_SHARE[device] * whole:
             yield {"case": f"{case} {kernel}", "of": case, "kernel": kernel, **k, "us": rounded(k["us"]), "share": rounded(k["us"] / whole)}
 
 
@@ -160,7 +160,7 @@ def lines_of_samples(names: str, said: str) -> Iterator[dict]:
             function = short_function(match[2], match[3])
             of_case[function] = of_case.get(function, 0) + 1
     for name, functions in found.items():
-        for line in shares(name, [{"kernel": f, "calls": 0, "us": n} for f, n in functions.items()]):
+        for line in shares(name, [{"kernel": f, "calls": 0, "us": n} for f, n in functions.items()], "cpu"):
             yield {field: line[field] for field in ("case", "of", "kernel", "share")}
 
 
