@@ -54,7 +54,7 @@ class panel_maker {
       const std::size_t most = pack_ ? packed_at_once : std::max<std::size_t>(l.n, 1);
       for (std::size_t begin = 0; begin < l.n; begin += most) {
         const std::size_t n = std::min(most, l.n - begin);
-        const terms to = room_for(panel, begin);
+        const integers_at to = room_for(panel, begin);
         elements_.scale_across(x, places + begin, n, &to_.scales[at], to.high, to.low);
         pack(panel, begin, n);
       }
@@ -62,10 +62,10 @@ class panel_maker {
     }
     const bool is_measured = is_float(l.type);  // integers are as they are
     if (is_measured) measure(matrix, first, count);
-    for_each_part(matrix, first, count, is_measured,
-                  [&, at = at](std::size_t begin, std::size_t n) {
-                    pack_vectors_ ? make_packed(panel, at, begin, n) : make(panel, at, begin, n);
-                  });
+    for_each_part(
+        matrix, first, count, is_measured, [&, at = at](std::size_t begin, std::size_t n) {
+          pack_vectors_ ? make_packed(panel, at, begin, n) : make_interleaved(panel, at, begin, n);
+        });
   }
 
   void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low) {
@@ -121,23 +121,27 @@ class panel_maker {
     add(rows, x, places, to_.layout.n, &to_.scales[at], run(), high, low);
   }
 
-  // A panel's integers from a term on, in one digit or in two: where they are made.
-  struct terms {
+  // Integers in one digit, whose low one is null, or in two.
+  struct integers_at {
     std::int32_t *high, *low;
   };
-  terms room_for(std::size_t panel, std::size_t begin) const {
-    if (pack_)
-      return {unpacked_.get(), to_.low ? unpacked_.get() + width() * packed_at_once : nullptr};
-    const std::size_t place = to_.panel_at(0, panel) + to_.term_at(begin);
+  // Where a panel's integers are kept from a term on, and where they are made.
+  integers_at place_of(std::size_t panel, std::size_t term) const {
+    const std::size_t place = to_.panel_at(0, panel) + to_.term_at(term);
     return {to_.high.get() + place, to_.low ? to_.low.get() + place : nullptr};
   }
+  integers_at unpacked() const {
+    return {unpacked_.get(), to_.low ? unpacked_.get() + width() * packed_at_once : nullptr};
+  }
+  integers_at room_for(std::size_t panel, std::size_t term) const {
+    return pack_ ? unpacked() : place_of(panel, term);
+  }
   // Of n terms that were made there.
-  void pack(std::size_t panel, std::size_t begin, std::size_t n) const {
+  void pack(std::size_t panel, std::size_t term, std::size_t n) const {
     if (!pack_) return;
-    const terms from = room_for(panel, begin);
-    const std::size_t place = to_.panel_at(0, panel) + to_.term_at(begin);
-    pack_(from.high, n, to_.high.get() + place);
-    if (to_.low) pack_(from.low, n, to_.low.get() + place);
+    const integers_at from = unpacked(), to = place_of(panel, term);
+    pack_(from.high, n, to.high);
+    if (to.low) pack_(from.low, n, to.low);
   }
 
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
@@ -263,13 +267,14 @@ class panel_maker {
 
   // Of vectors_, some at a time, and of each a few elements, which the first cache holds with their
   // places.
-  void make(std::size_t panel, std::size_t at, std::size_t first_term, std::size_t n) const {
+  void make_interleaved(std::size_t panel, std::size_t at, std::size_t first_term,
+                        std::size_t n) const {
     constexpr std::size_t at_once = terms_at_once;
     alignas(64) std::int32_t highs[max_interleaved * at_once], lows[max_interleaved * at_once];
     const std::size_t size = size_of(to_.layout.type);
     for (std::size_t begin = 0; begin < n; begin += at_once) {
       const std::size_t count = std::min(at_once, n - begin);
-      const terms to = room_for(panel, first_term + begin);
+      const integers_at to = room_for(panel, first_term + begin);
       for (std::size_t first = 0; first < width(); first += max_interleaved) {
         const std::size_t some = std::min(max_interleaved, width() - first);
         for (std::size_t v = 0; v < some; ++v) {
@@ -293,9 +298,7 @@ class panel_maker {
   void make_packed(std::size_t panel, std::size_t at, std::size_t first_term, std::size_t n) const {
     const auto together = static_cast<std::size_t>(to_.by.terms);
     const std::size_t size = size_of(to_.layout.type);
-    std::int32_t *const high = unpacked_.get(), *const low = to_.low
-                                                                 ? high + width() * packed_at_once
-                                                                 : nullptr;
+    const auto [high, low] = unpacked();
     for (std::size_t begin = 0; begin < n; begin += together) {
       const std::size_t count = std::min(together, n - begin);
       if (count < together || vectors_.size() < width())
@@ -304,9 +307,9 @@ class panel_maker {
       for (std::size_t v = 0; v < vectors_.size(); ++v)
         elements_.scale(vectors_[v] + begin * size, count, to_.scales[at + v], high + v * together,
                         low ? low + v * together : nullptr);
-      const std::size_t place = to_.panel_at(0, panel) + to_.term_at(first_term + begin);
-      pack_vectors_(high, to_.high.get() + place);
-      if (low) pack_vectors_(low, to_.low.get() + place);
+      const integers_at to = place_of(panel, first_term + begin);
+      pack_vectors_(high, to.high);
+      if (low) pack_vectors_(low, to.low);
     }
   }
 
