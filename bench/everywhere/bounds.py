@@ -7,8 +7,9 @@
   python bench/everywhere/bounds.py OUT.jsonl [WHICH] --device cpu [--commit COMMIT]   of each function the share of samples, by perf
   python bench/everywhere/bounds.py OUT.jsonl --read NAMES.txt RAW.csv ...             of what ncu said before
 
-A line is a kernel that takes a twentieth of its case, or a function that takes an eighth; and the longest. ncu keeps all that it has found until it ends, and runs each
-kernel several times: some tens of cases take minutes. Functions have names in a package whose build did not strip them."""
+A line is a kernel that takes a twentieth of its case, or a function that takes an eighth; and the longest. ncu keeps all that it
+has found until it ends, and runs each kernel several times: some tens of cases take minutes. Functions have names in a package whose
+build did not strip them."""
 from __future__ import annotations
 
 import argparse
