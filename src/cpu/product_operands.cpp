@@ -420,7 +420,10 @@ prepared::prepared(const matrix_product& p, side s, const view& x, const options
   detail::expect_type(p, x, "x");
   const target t = resolve_target(opts);
   const detail::operand_layout l = detail::layout_of(x, s == side::left);
-  made_ = std::make_unique<integers>(p, s, l, t, way_of_prepared(p, t, l.n));
+  // Its terms alone decide, as the other operand may have any number of vectors, and be prepared,
+  // too.
+  const integers::way how = way_of(p, t, amx_columns, amx_columns, l.n);
+  made_ = std::make_unique<integers>(p, s, l, t, how);
   made_->make_all(opts);
 }
 prepared::prepared(prepared&&) noexcept = default;

@@ -67,14 +67,9 @@ struct prepared::integers {
   void note_specials();
 };
 
-/// The faster way of such products. An operand that is prepared knows its terms alone, and stands
-/// for any number of vectors that fills tiles.
+/// The faster way of such products.
 prepared::integers::way way_of(const matrix_product& p, target t, std::uint64_t rows,
                                std::uint64_t columns, std::uint64_t terms);
-inline prepared::integers::way way_of_prepared(const matrix_product& p, target t,
-                                               std::uint64_t terms) {
-  return way_of(p, t, amx_columns, amx_columns, terms);
-}
 
 /// Whether vectors are read side by side: there are more neighbours among them than among the
 /// elements of one.

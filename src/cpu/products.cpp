@@ -449,8 +449,8 @@ void multiply(const matrix_product& p, const detail::product_layout& l, const in
   const target t = *chosen.target;
   if (made_a && made_a->used != t) made_a = nullptr;
   if (made_b && made_b->used != t) made_b = nullptr;
-  const integers::way how = made_a || made_b ? way_of_prepared(p, t, l.a.n)
-                                             : way_of(p, t, l.a.vectors, l.b.vectors, l.a.n);
+  const integers* const made = made_a ? made_a : made_b;
+  const integers::way how = made ? made->how : way_of(p, t, l.a.vectors, l.b.vectors, l.a.n);
   if (!made_a) own_a.emplace(p, side::left, l.a, t, how);
   if (!made_b) own_b.emplace(p, side::right, l.b, t, how);
   const integers &ia = own_a ? *own_a : *made_a, &ib = own_b ? *own_b : *made_b;
