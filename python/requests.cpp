@@ -30,8 +30,8 @@ std::optional<dtype> parse_dtype_or_none(const char* argument, nb::handle given)
   return parse_number(argument, given);
 }
 
-/// Whether it is a product of integers as floats, of which there is no exact one; of bools it is 0
-/// or 1.
+/// Whether a sum or product of integers is asked for as a float, of an operation that has no exact
+/// form (prod); of bools it is 0 or 1.
 bool multiplies_as_floats(op_id op, element_type in, std::optional<dtype> acc,
                           std::optional<dtype> as) {
   return info(op).types == typing::additive && !info(op).has_exact && !is_float(in.stored) &&

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -625,9 +627,21 @@ TEST_CASE("reduce --explain says what a GPU would do, where there is none") {
 TEST_CASE("kernels: list, clear, make") {
   const bytes::directory dir;
   const std::string pack = dir.path("pack");
+  check_usage({"kernels", "list", "--pack", pack}, {"--pack", pack});
+  check_usage({"kernels", "clear", "--pack", pack}, {"--pack", pack});
+  check_usage({"kernels", "clear", "--pack", ""}, {"--pack"});
+  std::filesystem::create_directory(pack);
+  std::filesystem::permissions(pack, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
+  check_usage({"kernels", "list", "--pack", pack}, {"--pack", pack, "not this user's alone"});
+  std::filesystem::permissions(pack, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::remove);
   CHECK(bitfold_cli({"kernels", "list", "--pack", pack}).out.empty());
   CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out ==
         "0 files removed from " + pack + "\n");
+  for (const auto& [option, value] :
+       {std::pair{"--dtype", "f64"}, {"--acc", "f64"}, {"--ddof", "1"}})
+    check_usage({"kernels", "clear", "--pack", pack, option, value}, {option, "make"});
   check_usage({"kernels"}, {"ACTION"});
   check_usage({"kernels", "drop"}, {"ACTION"});
   check_usage({"kernels", "list", "sum"}, {"OP"});
@@ -656,6 +670,20 @@ TEST_CASE("kernels: list, clear, make") {
   CHECK(contains(listed.out, "  of sum  "));
   CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out ==
         "1 files removed from " + pack + "\n");
+  // What is made of whole arrays serves all that reduce has of them.
+  for (const std::vector<std::string>& op :
+       {std::vector<std::string>{"sum"}, {"sum", "--method", "exact"}, {"count_distinct"}}) {
+    const auto make = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> all{"kernels", "make", "--gpu", "9.0", "--pack", pack};
+      all.insert(all.end(), op.begin(), op.end());
+      all.insert(all.end(), more.begin(), more.end());
+      CHECK(bitfold_cli(all).status == 0);
+      return lines_of(bitfold_cli({"kernels", "list", "--pack", pack}).out).size();
+    };
+    const std::size_t of_arrays = make({});
+    for (const char* shape : {"1", "1,1", "2", "3,5", "1000000"})
+      CHECK(make({"--shape", shape}) == of_arrays);
+  }
 }
 
 TEST_CASE("order") {
@@ -767,6 +795,15 @@ TEST_CASE("info, version, help") {
   CHECK(j["gpus"] == json(cuda::devices()));
   const auto info = bitfold_cli({"info"});
   CHECK(info.status == 0);
+  const bytes::directory dir;
+  const char* const given = std::getenv("BITFOLD_CACHE");
+  const std::string before = given ? given : "";
+  ::setenv("BITFOLD_CACHE", dir.path("to/be/made").c_str(), 1);
+  CHECK(json::parse(bitfold_cli({"info", "--json"}).out)["gpu_kernels"] == dir.path("to/be/made"));
+  ::setenv("BITFOLD_CACHE", "/dev/null/none", 1);
+  CHECK(json::parse(bitfold_cli({"info", "--json"}).out)["gpu_kernels"].is_null());
+  CHECK(contains(bitfold_cli({"info"}).out, "gpu kernels are not kept (/dev/null"));
+  given ? ::setenv("BITFOLD_CACHE", before.c_str(), 1) : ::unsetenv("BITFOLD_CACHE");
   CHECK(contains(info.out, "order version " + std::to_string(order::version) + "\n"));
   CHECK(bitfold_cli({"--version"}).out == "bitfold " BITFOLD_VERSION "\n");
 

@@ -1,6 +1,7 @@
 // Kernels for GPUs, which are compiled when they are first asked for: those that are kept in files.
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "cli/common.hpp"
 #include "cli/operations.hpp"
 #include "cli/progress.hpp"
+#include "gpu/array_plan.hpp"
 #include "gpu/kernel_files.hpp"
 #include "io/field.hpp"
 
@@ -19,7 +21,8 @@ namespace bitfold::cli {
 namespace {
 
 struct kernels_arguments {
-  std::string action, op_list, shape, pack, gpu;
+  std::string action, op_list, shape, gpu;
+  std::optional<std::string> pack;
   std::vector<std::string> types{"f32"};
   std::vector<int> axes;
   std::optional<std::string> method;
@@ -28,7 +31,17 @@ struct kernels_arguments {
 };
 
 gpu::kernel_files files_of(const kernels_arguments& args) {
-  return args.pack.empty() ? gpu::kernel_files::of_user() : gpu::kernel_files(args.pack);
+  return args.pack ? gpu::kernel_files::of_pack(*args.pack) : gpu::kernel_files::of_user();
+}
+
+// Those there are. Of the user's own there may be none yet.
+gpu::kernel_files existing(const kernels_arguments& args) {
+  auto files = files_of(args);
+  std::error_code failed;
+  const bool made = std::filesystem::exists(files.directory(), failed);
+  if (const std::string reason = files.why_unread(); !reason.empty() && (args.pack || made))
+    throw error(errc::usage, args.pack ? "--pack: " + reason : reason);
+  return files;
 }
 
 // Of a key's lines the first says for which GPU and by what; the second is the kernel.
@@ -50,7 +63,7 @@ std::string line_of(const gpu::kernel_files::entry& e) {
 }
 
 int list(const kernels_arguments& args) {
-  const auto files = files_of(args);
+  const auto files = existing(args);
   std::string text;
   for (const auto& e : files.list())
     if (!e.key.starts_with("compiler\n")) text += line_of(e);
@@ -59,10 +72,11 @@ int list(const kernels_arguments& args) {
 }
 
 int clear(const kernels_arguments& args) {
-  const auto files = files_of(args);
-  const std::size_t count = files.clear();
+  const auto files = existing(args);
+  const auto [count, reason] = files.clear();
   write_out(
       fmt::format("{} files removed from {}\n", count, io::printable(files.directory().string())));
+  if (!reason.empty()) throw error(errc::usage, reason);
   return 0;
 }
 
@@ -97,23 +111,27 @@ std::vector<std::int64_t> extents_of(const std::string& text) {
 
 std::vector<cuda::request> requests_of(const std::vector<reduction>& all,
                                        const kernels_arguments& args) {
-  alignas(16) static const std::byte anywhere[16]{};
   std::vector<cuda::request> requests;
-  if (!args.shape.empty()) {
-    const auto extents = extents_of(args.shape);
+  const auto add_view = [&](const std::vector<std::int64_t>& extents, std::vector<int> axes) {
+    alignas(16) static const std::byte anywhere[16]{};
     const view x = row_major(all[0].in(), anywhere, extents);
-    const bool two = info(all[0].op()).inputs == 2;
-    std::vector<int> axes = args.axes;
     if (axes.empty())
       for (int k = 0; k < x.rank; ++k) axes.push_back(k);
-    requests.push_back(cuda::request::axes(all, x, two ? &x : nullptr, axes));
+    requests.push_back(
+        cuda::request::axes(all, x, info(all[0].op()).inputs == 2 ? &x : nullptr, axes));
+  };
+  if (!args.shape.empty()) {
+    add_view(extents_of(args.shape), args.axes);
     return requests;
   }
-  // A length for each way in which whole arrays go.
-  for (const std::size_t n : {std::size_t{100}, std::size_t{1000}, std::size_t{5000},
-                              std::size_t{12000}, std::size_t{100000}, std::size_t{1} << 24})
+  for (const std::size_t n : gpu::lengths_of_ways)
     for (const bool aligned : {true, false})
       requests.push_back(cuda::request::array(all, n, aligned));
+  // `reduce` has views, which go by other kernels where there are fewer than two elements.
+  add_view({1}, {});
+  if (std::ranges::all_of(
+          all, [](const reduction& r) { return info(r.op()).empty != if_empty::refused; }))
+    add_view({0}, {});
   return requests;
 }
 
@@ -133,7 +151,7 @@ int make(kernels_arguments& args) {
   progress bar(0, passing_unless(args.quiet));
   {
     const waiting clock(bar, "kernels");
-    count = cuda::request::make_ahead(requests, major, minor, args.pack);
+    count = cuda::request::make_ahead(requests, major, minor, args.pack.value_or(""));
   }
   bar.leave();
   write_out(fmt::format("{} kernels for compute capability {} in {}\n", count, args.gpu,
@@ -141,16 +159,16 @@ int make(kernels_arguments& args) {
   return 0;
 }
 
-int kernels(kernels_arguments& args) {
+int kernels(const CLI::App& command, kernels_arguments& args) {
   const auto refuse = [](const std::string& why) { throw error(errc::usage, why); };
-  const bool makes = args.action == "make";
-  for (const auto& [given, name] : {std::pair{!args.op_list.empty(), "OP"},
-                                    {!args.gpu.empty(), "--gpu"},
-                                    {!args.shape.empty(), "--shape"},
-                                    {!args.axes.empty(), "--axis"},
-                                    {args.method.has_value(), "--method"}})
-    if (given && !makes) refuse(fmt::format("{}: is for make", name));
-  if (!makes) return args.action == "list" ? list(args) : clear(args);
+  if (args.pack && args.pack->empty()) refuse("--pack: names no folder");
+  if (args.action != "make") {
+    for (const CLI::Option* option : command.get_options())
+      if (const std::string name = option->get_name();
+          option->count() > 0 && name != "ACTION" && name != "--pack" && name != "--quiet")
+        refuse(fmt::format("{}: is for make", name));
+    return args.action == "list" ? list(args) : clear(args);
+  }
   if (args.op_list.empty()) refuse("OP: make wants operations");
   if (args.gpu.empty()) refuse("--gpu: make wants a compute capability, such as 9.0");
   if (!args.axes.empty() && args.shape.empty()) refuse("--axis: is for --shape");
@@ -193,7 +211,7 @@ subcommand add_kernels(CLI::App& app) {
       "else XDG_CACHE_HOME/bitfold, or ~/.cache/bitfold: at most 1 GiB, those used last. What is\n"
       "made ahead is found there by the first call, and in a pack also without NVRTC. See\n"
       "docs/kernels.md.");
-  return {command, [args] { return kernels(*args); }};
+  return {command, [command, args] { return kernels(*command, *args); }};
 }
 
 }  // namespace bitfold::cli

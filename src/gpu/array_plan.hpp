@@ -7,6 +7,11 @@
 
 namespace bitfold::gpu {
 
+/// A length for each way in which whole arrays of elements go: the kernels of these lengths,
+/// aligned and not, are those of every length.
+inline constexpr std::size_t lengths_of_ways[] = {
+    1, 100, 1000, 5000, 12000, 100000, std::size_t{1} << 24};
+
 struct array_plan {
   cuda::plan of;
   std::string_view line;  ///< of the table, that chose it

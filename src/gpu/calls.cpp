@@ -422,7 +422,7 @@ std::size_t request::make_ahead(std::span<const request> several, int major, int
   const gpu::capability of{major, minor};
   const std::vector<gpu::kernel> kernels = asked::kernels_of(several, gpu::facts_of(of));
   if (pack.empty()) return gpu::make_ahead(kernels, of, nullptr);
-  const gpu::kernel_files files(pack);
+  const auto files = gpu::kernel_files::of_pack(pack);
   return gpu::make_ahead(kernels, of, &files);
 }
 

@@ -27,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* nowhere = "no directory for kernels: neither BITFOLD_CACHE nor HOME is set";
 constexpr std::string_view magic = "bitfold kernel 1\n", extension = ".bitfold-kernel",
                            unfinished = ".bitfold-kernel-";
 
@@ -63,11 +64,19 @@ class open_file {
 };
 
 // Whether what is open there belongs to this user, or root, and no other may write to it.
+bool is_ours(const struct stat& s) {
+  return (s.st_uid == ::geteuid() || s.st_uid == 0) && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
 bool is_ours(int fd) {
   struct stat s;
-  return ::fstat(fd, &s) == 0 && (s.st_uid == ::geteuid() || s.st_uid == 0) &&
-         (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return ::fstat(fd, &s) == 0 && is_ours(s);
 }
+bool is_our_file(int fd) {
+  struct stat s;
+  return ::fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && is_ours(s);
+}
+// Also where it is a pipe, in which nobody may ever write.
+constexpr int to_read = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 
 std::optional<std::string> read_all(int fd) {
   std::string bytes;
@@ -125,12 +134,32 @@ fs::path kernel_files::path_of(std::string_view key) const {
   return directory_ / (digest_of(key) + std::string(extension));
 }
 
-std::optional<machine_code> kernel_files::find(std::string_view key) const {
-  if (directory_.empty()) return {};
+std::string kernel_files::why_unread() const {
+  if (directory_.empty()) return "no directory is named";
   const open_file directory(directory_, O_RDONLY | O_DIRECTORY);
-  if (!directory || !is_ours(directory.fd())) return {};
-  const open_file file(path_of(key), O_RDONLY | O_NOFOLLOW);
-  if (!file || !is_ours(file.fd())) return {};
+  if (!directory) return why(directory_.c_str());
+  return is_ours(directory.fd())
+             ? ""
+             : directory_.string() + ": not this user's alone, so that no kernel is read there";
+}
+
+std::string kernel_files::why_unkept() const {
+  if (directory_.empty()) return nowhere;
+  std::error_code failed;
+  fs::path there = directory_;
+  if (fs::exists(there, failed)) {
+    if (const std::string reason = why_unread(); !reason.empty()) return reason;
+  } else {
+    while (there.has_relative_path() && !fs::exists(there, failed)) there = there.parent_path();
+    if (there.empty()) there = ".";
+  }
+  return ::access(there.c_str(), W_OK | X_OK) == 0 ? "" : why(there.c_str());
+}
+
+std::optional<machine_code> kernel_files::find(std::string_view key) const {
+  if (!why_unread().empty()) return {};
+  const open_file file(path_of(key), to_read);
+  if (!file || !is_our_file(file.fd())) return {};
   const auto bytes = read_all(file.fd());
   if (!bytes || stored_key(*bytes) != key) return {};
   std::string_view body = std::string_view(*bytes).substr(magic.size() + 32);
@@ -142,7 +171,7 @@ std::optional<machine_code> kernel_files::find(std::string_view key) const {
 }
 
 std::string kernel_files::store(std::string_view key, const machine_code& code) const {
-  if (directory_.empty()) return "no directory for kernels: neither BITFOLD_CACHE nor HOME is set";
+  if (directory_.empty()) return nowhere;
   std::error_code failed;
   fs::create_directories(directory_.parent_path(), failed);
   if (::mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) return why(directory_.c_str());
@@ -170,7 +199,7 @@ std::string kernel_files::store(std::string_view key, const machine_code& code) 
     ::unlink(aside.c_str());
     return why_not;
   }
-  make_room();
+  make_room(path_of(key));
   return "";
 }
 
@@ -194,20 +223,25 @@ std::vector<kernel_files::entry> kernel_files::files() const {
 std::vector<kernel_files::entry> kernel_files::list() const {
   std::vector<entry> found = files();
   for (entry& e : found) {
-    const open_file file(e.path, O_RDONLY | O_NOFOLLOW);
-    const auto bytes = file ? read_all(file.fd()) : std::nullopt;
+    const open_file file(e.path, to_read);
+    const auto bytes = file && is_our_file(file.fd()) ? read_all(file.fd()) : std::nullopt;
     if (bytes) e.key = stored_key(*bytes).value_or("");
   }
   return found;
 }
 
-std::size_t kernel_files::clear() const {
-  std::size_t count = 0;
-  for (const entry& e : files()) count += ::unlink(e.path.c_str()) == 0;
-  return count;
+kernel_files::cleared kernel_files::clear() const {
+  cleared done;
+  for (const entry& e : files()) {
+    if (::unlink(e.path.c_str()) == 0)
+      ++done.count;
+    else if (errno != ENOENT)  // another process may have removed it
+      done.reason = why(e.path.c_str());
+  }
+  return done;
 }
 
-void kernel_files::make_room() const {
+void kernel_files::make_room(const fs::path& for_file) const {
   std::error_code failed;
   const auto now = fs::file_time_type::clock::now();
   for (fs::directory_iterator at(directory_, failed), end; !failed && at != end;
@@ -218,8 +252,12 @@ void kernel_files::make_room() const {
         now - fs::last_write_time(at->path(), gone) > std::chrono::hours(1) && !gone)
       fs::remove(at->path(), gone);
   }
+  const std::vector<entry> found = files();
   std::uint64_t all = 0;
-  for (const entry& e : files()) {
+  for (const entry& e : found)
+    if (e.path == for_file) all = e.bytes;  // whatever the others' clocks said
+  for (const entry& e : found) {
+    if (e.path == for_file) continue;
     all += e.bytes;
     if (all > limit_) ::unlink(e.path.c_str());
   }

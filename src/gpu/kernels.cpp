@@ -24,7 +24,6 @@ std::atomic<std::uint64_t> found_count{0}, read_count{0}, compiled_count{0};
 struct registry {
   std::shared_mutex guard;
   std::map<std::pair<unsigned long long, std::string>, function> loaded;
-  std::string reason_not_kept;
 };
 registry& the_registry() {
   // Never destroyed: a static's destructor may ask.
@@ -43,28 +42,39 @@ constexpr const char* any_compiler = "any NVRTC";
 
 std::optional<kernel_files> pack_of_user() {
   const char* const directory = std::getenv("BITFOLD_KERNELS");
-  return directory && *directory ? std::optional<kernel_files>(directory) : std::nullopt;
+  if (!directory || !*directory) return {};
+  const kernel_files pack = kernel_files::of_pack(directory);
+  if (const std::string reason = pack.why_unread(); !reason.empty())
+    throw error(errc::usage, "cuda: BITFOLD_KERNELS: " + reason);
+  return pack;
 }
 
-std::optional<machine_code> find_kept(const kernel_source& source, capability of) {
-  if (const auto pack = pack_of_user())
-    if (auto code = pack->find(key_of(source, of, any_compiler))) return code;
-  return kernel_files::of_user().find(key_of(source, of, compiler_name()));
-}
-
-machine_code code_of(const kernel& k, capability of) {
-  const kernel_source source = source_of(k);
-  if (auto kept = find_kept(source, of)) {
+machine_code kept_or_compiled(const kernel_source& source, capability of) {
+  if (auto kept = kernel_files::of_user().find(key_of(source, of, compiler_name()))) {
     ++read_count;
     return *std::move(kept);
   }
   machine_code made = compile(source, of.major, of.minor);
   ++compiled_count;
-  // Where it cannot be kept, it is compiled again by the next process.
-  std::string reason = kernel_files::of_user().store(key_of(source, of, compiler_name()), made);
-  const std::lock_guard lock(the_registry().guard);
-  the_registry().reason_not_kept = std::move(reason);
+  // Where it cannot be kept (kernel_files::why_unkept), it is compiled again by the next process.
+  (void)kernel_files::of_user().store(key_of(source, of, compiler_name()), made);
   return made;
+}
+
+machine_code code_of(const kernel& k, capability of) {
+  const kernel_source source = source_of(k);
+  const auto pack = pack_of_user();
+  if (!pack) return kept_or_compiled(source, of);
+  if (auto code = pack->find(key_of(source, of, any_compiler))) {
+    ++read_count;
+    return *std::move(code);
+  }
+  try {
+    return kept_or_compiled(source, of);
+  } catch (const error& e) {
+    throw error(e.code(), std::string(e.what()) + "; the pack " + pack->directory().string() +
+                              " (BITFOLD_KERNELS) has no such kernel of this version of bitfold");
+  }
 }
 
 // Kernels that may ask for more shared memory than a block has without asking: all that it can
@@ -203,12 +213,19 @@ void prepare(std::span<const kernel> all, const current& where) {
 }
 
 std::size_t make_ahead(std::span<const kernel> all, capability of, const kernel_files* pack) {
-  const std::vector<const kernel*> kernels = different(all);
   const kernel_files own = kernel_files::of_user();
-  for_each_at_once(kernels.size(), [&](std::size_t k) {
-    const kernel_source source = source_of(*kernels[k]);
-    const kernel_files& files = pack ? *pack : own;
-    const std::string key = key_of(source, of, pack ? any_compiler : compiler_name());
+  const kernel_files& files = pack ? *pack : own;
+  // By its key: kernels that differ in how they are launched may be of one text.
+  std::map<std::string, kernel_source> sources;
+  for (const kernel& k : all) {
+    kernel_source source = source_of(k);
+    std::string key = key_of(source, of, pack ? any_compiler : compiler_name());
+    sources.try_emplace(std::move(key), std::move(source));
+  }
+  std::vector<const std::pair<const std::string, kernel_source>*> wanted;
+  for (const auto& one : sources) wanted.push_back(&one);
+  for_each_at_once(wanted.size(), [&](std::size_t k) {
+    const auto& [key, source] = *wanted[k];
     if (files.find(key)) return;
     auto code = own.find(key_of(source, of, compiler_name()));
     if (const std::string reason =
@@ -216,12 +233,7 @@ std::size_t make_ahead(std::span<const kernel> all, capability of, const kernel_
         !reason.empty())
       throw error(errc::usage, reason);
   });
-  return kernels.size();
-}
-
-std::string reason_not_kept() {
-  const std::shared_lock lock(the_registry().guard);
-  return the_registry().reason_not_kept;
+  return wanted.size();
 }
 
 load_counts counts_of_loads() { return {found_count, read_count, compiled_count}; }

@@ -33,8 +33,6 @@ std::size_t make_ahead(std::span<const kernel> all, capability of, const kernel_
 struct load_counts {
   std::uint64_t found, read, compiled;
 };
-/// Why the last kernel that was compiled is in no file; empty where it is in one.
-std::string reason_not_kept();
 load_counts counts_of_loads();
 
 }  // namespace bitfold::gpu

@@ -320,7 +320,10 @@ void add_numbers(arguments& to, const output_plan& of, place states) {
     case strategy::leaf_teams:
     case strategy::warps: to.add(of.at_once); return;
     case strategy::staged_threads: to.add(of.pitch); return;
-    default: return;
+    case strategy::lines:
+    case strategy::short_columns: return;
+    default:
+      throw std::logic_error("no arguments of outputs on axes by " + std::string(name(of.by)));
   }
   to.add_address(of.nodes > 1 ? states : place{});
 }
