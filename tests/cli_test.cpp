@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -16,6 +15,7 @@
 
 #include "cli.hpp"
 #include "data.hpp"
+#include "environment.hpp"
 
 namespace {
 
@@ -795,15 +795,15 @@ TEST_CASE("info, version, help") {
   CHECK(j["gpus"] == json(cuda::devices()));
   const auto info = bitfold_cli({"info"});
   CHECK(info.status == 0);
-  const bytes::directory dir;
-  const char* const given = std::getenv("BITFOLD_CACHE");
-  const std::string before = given ? given : "";
-  ::setenv("BITFOLD_CACHE", dir.path("to/be/made").c_str(), 1);
-  CHECK(json::parse(bitfold_cli({"info", "--json"}).out)["gpu_kernels"] == dir.path("to/be/made"));
-  ::setenv("BITFOLD_CACHE", "/dev/null/none", 1);
-  CHECK(json::parse(bitfold_cli({"info", "--json"}).out)["gpu_kernels"].is_null());
-  CHECK(contains(bitfold_cli({"info"}).out, "gpu kernels are not kept (/dev/null"));
-  given ? ::setenv("BITFOLD_CACHE", before.c_str(), 1) : ::unsetenv("BITFOLD_CACHE");
+  {
+    const bytes::directory dir;
+    const test::environment cache("BITFOLD_CACHE", dir.path("to/be/made"));
+    CHECK(json::parse(bitfold_cli({"info", "--json"}).out)["gpu_kernels"] ==
+          dir.path("to/be/made"));
+    const test::environment none("BITFOLD_CACHE", "/dev/null/none");
+    CHECK(json::parse(bitfold_cli({"info", "--json"}).out)["gpu_kernels"].is_null());
+    CHECK(contains(bitfold_cli({"info"}).out, "gpu kernels are not kept (/dev/null"));
+  }
   CHECK(contains(info.out, "order version " + std::to_string(order::version) + "\n"));
   CHECK(bitfold_cli({"--version"}).out == "bitfold " BITFOLD_VERSION "\n");
 

@@ -63,17 +63,12 @@ class open_file {
   int fd_;
 };
 
-// Whether what is open there belongs to this user, or root, and no other may write to it.
-bool is_ours(const struct stat& s) {
-  return (s.st_uid == ::geteuid() || s.st_uid == 0) && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-bool is_ours(int fd) {
+// Whether what is open there is of that kind, belongs to this user, or root, and no other may write
+// to it.
+bool is_our(mode_t kind, int fd) {
   struct stat s;
-  return ::fstat(fd, &s) == 0 && is_ours(s);
-}
-bool is_our_file(int fd) {
-  struct stat s;
-  return ::fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && is_ours(s);
+  return ::fstat(fd, &s) == 0 && (s.st_mode & S_IFMT) == kind &&
+         (s.st_uid == ::geteuid() || s.st_uid == 0) && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 // Also where it is a pipe, in which nobody may ever write.
 constexpr int to_read = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
@@ -138,9 +133,10 @@ std::string kernel_files::why_unread() const {
   if (directory_.empty()) return "no directory is named";
   const open_file directory(directory_, O_RDONLY | O_DIRECTORY);
   if (!directory) return why(directory_.c_str());
-  return is_ours(directory.fd())
+  return is_our(S_IFDIR, directory.fd())
              ? ""
-             : directory_.string() + ": not this user's alone, so that no kernel is read there";
+             : directory_.string() +
+                   ": not this user's alone, so that no kernel is read or kept there";
 }
 
 std::string kernel_files::why_unkept() const {
@@ -159,7 +155,7 @@ std::string kernel_files::why_unkept() const {
 std::optional<machine_code> kernel_files::find(std::string_view key) const {
   if (!why_unread().empty()) return {};
   const open_file file(path_of(key), to_read);
-  if (!file || !is_our_file(file.fd())) return {};
+  if (!file || !is_our(S_IFREG, file.fd())) return {};
   const auto bytes = read_all(file.fd());
   if (!bytes || stored_key(*bytes) != key) return {};
   std::string_view body = std::string_view(*bytes).substr(magic.size() + 32);
@@ -175,10 +171,7 @@ std::string kernel_files::store(std::string_view key, const machine_code& code) 
   std::error_code failed;
   fs::create_directories(directory_.parent_path(), failed);
   if (::mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) return why(directory_.c_str());
-  const open_file directory(directory_, O_RDONLY | O_DIRECTORY);
-  if (!directory) return why(directory_.c_str());
-  if (!is_ours(directory.fd()))
-    return directory_.string() + ": not this user's alone, so that no kernel is kept there";
+  if (std::string reason = why_unread(); !reason.empty()) return reason;
 
   std::string body;
   put(body, key);
@@ -224,7 +217,7 @@ std::vector<kernel_files::entry> kernel_files::list() const {
   std::vector<entry> found = files();
   for (entry& e : found) {
     const open_file file(e.path, to_read);
-    const auto bytes = file && is_our_file(file.fd()) ? read_all(file.fd()) : std::nullopt;
+    const auto bytes = file && is_our(S_IFREG, file.fd()) ? read_all(file.fd()) : std::nullopt;
     if (bytes) e.key = stored_key(*bytes).value_or("");
   }
   return found;

@@ -42,11 +42,7 @@ constexpr const char* any_compiler = "any NVRTC";
 
 std::optional<kernel_files> pack_of_user() {
   const char* const directory = std::getenv("BITFOLD_KERNELS");
-  if (!directory || !*directory) return {};
-  const kernel_files pack = kernel_files::of_pack(directory);
-  if (const std::string reason = pack.why_unread(); !reason.empty())
-    throw error(errc::usage, "cuda: BITFOLD_KERNELS: " + reason);
-  return pack;
+  return directory && *directory ? std::optional(kernel_files::of_pack(directory)) : std::nullopt;
 }
 
 machine_code kept_or_compiled(const kernel_source& source, capability of) {
@@ -69,6 +65,8 @@ machine_code code_of(const kernel& k, capability of) {
     ++read_count;
     return *std::move(code);
   }
+  if (const std::string reason = pack->why_unread(); !reason.empty())
+    throw error(errc::usage, "cuda: BITFOLD_KERNELS: " + reason);
   try {
     return kept_or_compiled(source, of);
   } catch (const error& e) {
