@@ -398,7 +398,6 @@ class sweep {
     }
   }
 
-  // (The registers stay the table's: what a change does to them shows as its time.)
   void exact() {
     for (std::size_t k = 0; k < table_.exact.alone.size(); ++k) {
       const gpu::exact_line& line = table_.exact.alone[k];
@@ -416,6 +415,11 @@ class sweep {
       std::vector<change> changes;
       vary(changes, "packs", &change::exact, k, &gpu::exact_line::packs, 1, 16);
       vary(changes, "threads", &change::exact, k, &gpu::exact_line::threads, 32, 512);
+      for (change& c : changes) {  // each thread keeps its registers
+        gpu::exact_line& l = c.exact[k];
+        l.blocks = std::max(1, l.blocks * line.threads / l.threads);
+      }
+      vary(changes, "blocks", &change::exact, k, &gpu::exact_line::blocks, 1, 16);
       compare("exact", some, std::move(changes));
     }
   }

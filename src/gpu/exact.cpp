@@ -115,7 +115,7 @@ int threads_for(const exact_kernel& k, std::size_t n, const device_facts& on) {
 // As many as the shape wants, or as the device runs at once; but no more than there is work for.
 int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted,
                const device_facts& on) {
-  const int most = wanted ? wanted : blocks_at_once(k, threads, k.registers, on);
+  const int most = wanted ? wanted : blocks_at_once(k, threads, k.blocks, on);
   const std::size_t at_once =
       k.elements * static_cast<std::size_t>(threads) / static_cast<std::size_t>(k.threads);
   const std::size_t work = n / at_once + (n % at_once != 0);
@@ -148,19 +148,19 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
       first.shared + first.terms.size() * bytes_of_sum(r.in()) <= on.max_shared_bytes;
   const cuda::elements array{nullptr, nullptr, r.in(), p.aligned};
   for (const set_of_terms& s : sets.all) {
-    const std::string name = is_float(r.in()) ? "exact_pass" : "exact_integers",
+    const std::string name = is_float(r.in()) ? "bitfold::cuda::exact_pass"
+                                              : "bitfold::cuda::exact_integers",
                       packs = is_float(r.in()) ? std::to_string(s.kernel.packs) + ", " : "",
-                      begin = "bitfold::cuda::" + name + (alone ? "_alone<" : "<") + packs;
-    instantiation what{"exact_pass", header_of(r.in()), s.kernel.definitions,
-                       begin + "kernel::sums>"};
+                      sums = packs + std::to_string(s.kernel.blocks) + ", kernel::sums>";
+    instantiation what{"exact_pass", header_of(r.in()), s.kernel.definitions, name + "<" + sums};
     if (steps) {
       what.name = "exact_pass_in_steps";
-      what.expression = "bitfold::cuda::exact_pass_in_steps<" + packs + "kernel::sums>";
+      what.expression = name + "_in_steps<" + sums;
     }
     if (alone) {
       what.name = "exact_pass_alone";
       what.definitions += definition_of_results(p, which);
-      what.expression = begin + "kernel::sums, kernel::results>";
+      what.expression = name + "_alone<" + packs + "kernel::sums, kernel::results>";
     }
     pass& made = add_pass(to, std::move(what), s.blocks, s.threads, s.kernel.shared);
     made.bytes_read = p.count * size_of(r.in()) * (two ? 2 : 1);
@@ -358,18 +358,19 @@ void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> p
   const auto times = static_cast<int>(lists.all.size());
   const auto shape_of = [&](const exact_kernel& k) {
     const auto most = static_cast<int>(std::min<std::size_t>(lists.items, cuda::most_blocks));
-    return std::pair(k.threads, std::min({blocks_at_once(k, k.threads, k.registers_of_pieces, on),
+    return std::pair(k.threads, std::min({blocks_at_once(k, k.threads, k.blocks_of_pieces, on),
                                           cuda::most_blocks / times, most}));
   };
   const sets_of_terms sets = sets_of(terms_of(p, which), r.in(), on, p.workspace, times, shape_of);
   for (const set_of_terms& s : sets.all)
     for (int list = 0; list < times; ++list) {
       const cuda::exact_pieces& from = lists.all[static_cast<std::size_t>(list)];
-      pass& made = add_pass(to,
-                            {"exact_pass_of_pieces", header_of(r.in()), s.kernel.definitions,
-                             "bitfold::cuda::exact_pass_of_pieces<" +
-                                 std::to_string(s.kernel.packs) + ", kernel::sums>"},
-                            s.blocks, s.threads, s.kernel.shared);
+      pass& made =
+          add_pass(to,
+                   {"exact_pass_of_pieces", header_of(r.in()), s.kernel.definitions,
+                    "bitfold::cuda::exact_pass_of_pieces<" + std::to_string(s.kernel.packs) + ", " +
+                        std::to_string(s.kernel.blocks_of_pieces) + ", kernel::sums>"},
+                   s.blocks, s.threads, s.kernel.shared);
       for (int k = 0; k < from.count; ++k) made.bytes_read += from.each[k].n * size_of(r.in());
       made.with.add(from);
       add_cells(made.with, s.to, list * s.blocks);

@@ -73,8 +73,8 @@ std::vector<term> terms_in(term_set all) {
 }
 
 exact_kernel kernel_of(const exact_line& by, term_set terms) {
-  exact_kernel k{by.type,      terms_in(terms),        by.packs, by.threads, 0, 0,
-                 by.registers, by.registers_of_pieces, {}};
+  exact_kernel k{by.type,   terms_in(terms),     by.packs, by.threads, 0, 0,
+                 by.blocks, by.blocks_of_pieces, {}};
   k.elements = static_cast<std::size_t>(k.packs * k.threads) * (16 / size_of(k.type));
   std::string adders = type_name(k.type);
   std::size_t column = 0;
@@ -96,7 +96,7 @@ exact_kernel kernel_of(const exact_line& by, term_set terms) {
 exact_kernel kernel_of_integers(dtype type, term_set terms) {
   exact_kernel k{
       type, terms_in(terms), 1, cuda::integer_threads, 4 * cuda::integer_threads, 0, 0, 0, {}};
-  k.registers = k.terms.size() > 1 ? 48 : 32;
+  k.blocks = k.terms.size() > 1 ? 5 : 8;
   int cells = 0;
   std::string sums = type_name(type);
   for (const term what : k.terms) {
@@ -170,10 +170,10 @@ exact_kernel kernel_for(dtype type, std::span<const term> terms, const device_fa
   return best;
 }
 
-int blocks_at_once(const exact_kernel& k, int threads, int registers, const device_facts& on) {
-  // Registers are given to warps, of a quarter of a processor's each, in units of 8 for a thread.
-  constexpr int registers_of_quarter = 1 << 14, quarters = 4, warp = 32;
-  const int warps = quarters * (registers_of_quarter / (warp * ((registers + 7) / 8 * 8))),
+int blocks_at_once(const exact_kernel& k, int threads, int blocks, const device_facts& on) {
+  // Each quarter of a processor has registers for as many warps.
+  constexpr int quarters = 4, warp = 32;
+  const int warps = up_to(blocks * (k.threads / warp), quarters),
             by_registers = warps / (threads / warp), by_threads = on.threads / threads,
             by_memory = static_cast<int>(
                 on.shared_bytes / (cuda::whole_rows(k.shared) + 1024));  // which the system has

@@ -27,15 +27,16 @@ struct exact_kernel {
   int packs, threads;       ///< that a thread takes at once, of each input; of a block, at most
   std::size_t elements;     ///< that a block takes at once
   std::size_t shared;       ///< bytes of dynamic shared memory
-  int registers, registers_of_pieces;  ///< of a thread, about
-  std::string definitions;             ///< `sums`, what a thread adds up, whose sizes these are
+  int blocks, blocks_of_pieces;  ///< of a processor, that registers are shared out for
+  std::string definitions;       ///< `sums`, what a thread adds up, whose sizes these are
 };
 /// As many of these terms as go together: those of as many inputs, for whose columns a block has
 /// room.
 exact_kernel kernel_for(dtype type, std::span<const term> terms, const device_facts& on);
 
-/// How many of its blocks a GPU runs at once.
-int blocks_at_once(const exact_kernel& k, int threads, int registers, const device_facts& on);
+/// How many of its blocks a GPU runs at once, of so many threads each. `blocks`: those of a
+/// processor that registers are shared out for.
+int blocks_at_once(const exact_kernel& k, int threads, int blocks, const device_facts& on);
 
 /// `terms`, and `results`, as kernels know them.
 std::string definition_of_terms(dtype type, std::span<const term> terms);

@@ -60,8 +60,8 @@ struct exact_line {
   dtype type;
   term_set terms;
   int packs, threads;  ///< that a thread takes at once; of a block
-  /// Of a thread, as ptxas gives them: what tells how many blocks run at once. Those of pieces.
-  int registers, registers_of_pieces;
+  /// Of a processor: what registers are shared out for. Those of pieces.
+  int blocks, blocks_of_pieces;
 };
 struct exact_numbers {
   std::span<const exact_line> alone;     ///< of just those terms

@@ -196,9 +196,9 @@ __device__ void add_elements(Adders& to, const Elements& from_x, const Elements&
   }
 }
 
-// Adds the terms of all elements.
-template <int U, class List>
-__global__ void __launch_bounds__(List::threads)
+// Adds the terms of all elements. A processor has registers for that many blocks.
+template <int U, int Blocks, class List>
+__global__ void __launch_bounds__(List::threads, Blocks)
     exact_pass(elements data, index n, const __grid_constant__ exact_cells<List::count> to) {
   let_the_next_kernel_start();
   using T = typename List::element;
@@ -211,8 +211,8 @@ __global__ void __launch_bounds__(List::threads)
   adders.write(to);
 }
 // The same of elements at equal distances.
-template <int U, class List>
-__global__ void __launch_bounds__(List::threads)
+template <int U, int Blocks, class List>
+__global__ void __launch_bounds__(List::threads, Blocks)
     exact_pass_in_steps(elements data, index n, std::int64_t step_x, std::int64_t step_y,
                         const __grid_constant__ exact_cells<List::count> to) {
   let_the_next_kernel_start();
@@ -243,8 +243,8 @@ __global__ void __launch_bounds__(List::threads)
 }
 
 // The same of several arrays, of which a block takes stripes.
-template <int U, class List>
-__global__ void __launch_bounds__(List::threads)
+template <int U, int Blocks, class List>
+__global__ void __launch_bounds__(List::threads, Blocks)
     exact_pass_of_pieces(const __grid_constant__ exact_pieces of,
                          const __grid_constant__ exact_cells<List::count> to) {
   using T = typename List::element;

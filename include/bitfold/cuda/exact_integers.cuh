@@ -58,8 +58,8 @@ struct integer_sums : integer_sum<T, What>... {
   }
 };
 
-template <class Sums>
-__global__ void __launch_bounds__(Sums::threads)
+template <int Blocks, class Sums>
+__global__ void __launch_bounds__(Sums::threads, Blocks)
     exact_integers(elements data, index n, const __grid_constant__ exact_cells<Sums::count> to) {
   let_the_next_kernel_start();
   __shared__ std::int64_t cells[Sums::cells];
