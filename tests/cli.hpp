@@ -184,10 +184,11 @@ inline std::string npy_of(const std::vector<float>& values) {
   return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
 }
 
-inline std::vector<bitfold::op_id> ops_of(int inputs) {
+/// Exact: those that method exact may be asked of, beside others that take no method.
+inline std::vector<bitfold::op_id> ops_of(int inputs, bool exact = false) {
   std::vector<bitfold::op_id> ops;
   for (const bitfold::op_info& op : bitfold::all_op_infos)
-    if (op.inputs == inputs) ops.push_back(op.id);
+    if (op.inputs == inputs && (!exact || op.has_exact || !op.takes_method)) ops.push_back(op.id);
   return ops;
 }
 

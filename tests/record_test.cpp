@@ -615,7 +615,7 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
     std::size_t k = 0;
     for (const op_id op : ops_of(2)) {
       for (const auto method : methods_of(op)) {
-        if (method == method_id::exact) continue;  // which cosine has not
+        if (method == method_id::exact) continue;  // which not all have
         const auto expected = reference(make_reduction(op, method, in), first.bytes.data(),
                                         second.bytes.data(), first.bytes.size() / size_of(in));
         const auto& result = arrays[i]["results"][k++];
