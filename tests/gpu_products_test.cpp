@@ -346,6 +346,12 @@ void check_contraction(dtype t, const test::contraction& c, values how) {
   test::wait_for();
   test::check_same("out", out.contents(), want);
   (void)workspace.contents();
+  const detail::product_layout l = detail::layout_of(left, other, c.axes());
+  std::optional<detail::addend_layout> added;
+  if (addend) added = detail::layout_of(*addend, l);
+  for (const gpu::product_way way : {gpu::product_way::tiles, gpu::product_way::library})
+    for (const std::size_t memory : {cuda::default_product_memory, std::size_t{1} << 16})
+      check_way(p, l, added ? &*added : nullptr, memory, way, want);
 }
 
 }  // namespace
@@ -382,6 +388,8 @@ TEST_CASE("contractions on a GPU have the bits of products of copies", "[raceche
   for (const dtype t : some_types())
     for (const values how : {values::ordinary, values::with_specials})
       for (const test::contraction& c : test::contractions()) check_contraction(t, c, how);
+  for (const test::contraction& c : test::contractions())
+    check_contraction(dtype::f64, c, values::ordinary);
 }
 
 TEST_CASE("contractions on a GPU say what is wrong") {
@@ -395,10 +403,10 @@ TEST_CASE("contractions on a GPU say what is wrong") {
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, b, {0, 3, 1}), error);
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, b, {-1, 1, 1}), error);
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, wide, {0, 1, 1}), error);
-  const matrix_product of_doubles = make_matrix_product(dtype::f64);
-  const view doubles = row_major(dtype::f64, x.p, {2, 16});
-  CHECK_FALSE(cuda::can_contract(of_doubles, doubles, doubles, {0, 1, 1}));
-  CHECK_THROWS_AS(cuda::contract_workspace_bytes(of_doubles, doubles, doubles, {0, 1, 1}), error);
+  view far = many;
+  far.stride[1] = std::int64_t{1} << 29;
+  CHECK_FALSE(cuda::can_contract(p, far, far, {0, 1, 1}));
+  CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, far, far, {0, 1, 1}), error);
   CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, nullptr, x.p, 1 << 20), error);
   CHECK_THROWS_AS(cuda::contract(p, many, many, {0, 1, 1}, nullptr, x.p, x.p, 0), error);
   const auto odd = static_cast<char*>(x.p) + 2;
@@ -479,6 +487,22 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   CHECK(made.workspace < (std::size_t{1} << 30) * 5 / 2 + 1);
   CHECK(gpu::plan_product({p, long_l, nullptr, nullptr}, made.workspace, on).workspace ==
         made.workspace);
+  // Of patches of 3 x 3 by few filters digits take longer through memory than in tiles; by many
+  // they are made once.
+  const auto by_library = [&](std::int64_t filters) {
+    const test::contracted_operand of_filters{{500, filters, 256, 3, 3}, {0, 2304, 9, 3, 1}, 0, 1},
+        patches{{500, 14, 14, 256, 3, 3}, {65536, 16, 1, 256, 16, 1}, 0, 2};
+    const auto l = detail::layout_of(of_filters.at(dtype::f32, &p), patches.at(dtype::f32, &p),
+                                     test::contraction{1, of_filters, patches, false}.axes());
+    const gpu::plan of_patches = gpu::plan_product({p, l, nullptr, nullptr}, 1 << 30, on);
+    CHECK(of_patches.workspace <= std::size_t{1} << 30);
+    return std::ranges::any_of(of_patches.steps, [](const auto& step) {
+      return std::holds_alternative<gpu::integer_product>(step);
+    });
+  };
+  CHECK(by_library(256));
+  CHECK_FALSE(by_library(16));
+  CHECK_FALSE(by_library(2));
   const std::string text = gpu::explain(
       gpu::plan_product({p, l, nullptr, nullptr}, -1, on, gpu::product_way::library), on);
   CHECK(text.find("cuBLASLt: int8 8192 x 4096 by 4096 x 50272, 9 times") != std::string::npos);
@@ -522,8 +546,8 @@ TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {
     for (const test::contraction& c : all) {
       const detail::product_layout l =
           detail::layout_of(c.a.at(t, &somewhere), c.b.at(t, &somewhere), c.axes());
-      const gpu::contraction_problem some{p, l.a, l.b, l.places, nullptr, nullptr};
-      for (const gpu::kernel& k : gpu::kernels_of(gpu::plan_contraction(some, 1 << 30, on))) {
+      const gpu::product_problem some{p, l, nullptr, nullptr};
+      for (const gpu::kernel& k : gpu::kernels_of(gpu::plan_product(some, 1 << 30, on))) {
         if (!sample.takes(k)) continue;
         INFO(signature_of(k));
         CHECK(gpu::compile(gpu::source_of(k), 9, 0).image.size() > 1000);

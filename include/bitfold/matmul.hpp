@@ -211,10 +211,8 @@ std::size_t contract_workspace_bytes(const matrix_product& p, const view& a, con
 void contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes,
               const view* addend, void* out, void* workspace, std::size_t workspace_size,
               stream s = nullptr);
-/// Whether the current device does it: a GPU of compute capability 8.0 or above; elements of 16 or
-/// 32 bits, integers of up to 32 bits, at most 2^20 elements of a vector, each less than 2^31 from
-/// the first. Errors (errc::usage): those of operands and axes that contract refuses everywhere;
-/// errc::no_device.
+/// Whether a GPU does it: of elements that are less than 2^31 from their vector's first. Errors
+/// (errc::usage): those of operands and axes that contract refuses everywhere.
 bool can_contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes);
 
 }  // namespace cuda

@@ -6,7 +6,7 @@
 
 #include "../arguments.hpp"
 #include "launcher.hpp"
-#include "product_tiles.hpp"
+#include "products.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -26,8 +26,8 @@ struct asked {
     detail::check_aligned("addend", addend->data, size_of(addend->type));
     added = detail::layout_of(*addend, layout);
   }
-  gpu::contraction_problem problem(void* out) const {
-    return {product, layout.a, layout.b, layout.places, added ? &*added : nullptr, out};
+  gpu::product_problem problem(void* out) const {
+    return {product, layout, added ? &*added : nullptr, out};
   }
   bool is_empty() const { return layout.results.size() * layout.a.vectors * layout.b.vectors == 0; }
 
@@ -39,16 +39,15 @@ struct asked {
 gpu::plan plan_of(const asked& of, void* out) {
   const gpu::device_facts& on = gpu::facts_of_current_device();
   if (of.is_empty()) return {};
-  if (!gpu::can_contract(of.problem(out), on))
-    refuse("a: this GPU has no contraction of such operands (can_contract)");
-  return gpu::plan_contraction(of.problem(out), default_product_memory, on);
+  if (!gpu::can_contract(of.problem(out)))
+    refuse("a: a GPU has no contraction of elements so far apart (can_contract)");
+  return gpu::plan_product(of.problem(out), default_product_memory, on);
 }
 
 }  // namespace
 
 bool can_contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes) {
-  return gpu::can_contract(asked(p, a, b, axes, nullptr).problem(nullptr),
-                           gpu::facts_of_current_device());
+  return gpu::can_contract(asked(p, a, b, axes, nullptr).problem(nullptr));
 }
 
 std::size_t contract_workspace_bytes(const matrix_product& p, const view& a, const view& b,

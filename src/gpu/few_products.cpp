@@ -3,6 +3,7 @@
 #include <bitfold/cuda/few_products.hpp>
 
 #include "output_plan.hpp"
+#include "product_passes.hpp"
 
 namespace bitfold::gpu {
 namespace {
@@ -39,7 +40,7 @@ bool has_few_bits(const matrix_product& p) {
 
 }  // namespace
 
-bool is_of_few(const contraction_problem& of) {
+bool is_of_few(const product_problem& of) {
   const index n = of.a.n;
   // Of one right operand the rows of all matrices go together.
   if (of.results.size() > 1 && is_one(of.results, &axes::axis::y)) return false;
@@ -47,7 +48,7 @@ bool is_of_few(const contraction_problem& of) {
          n <= cuda::most_few_elements && of.a.vectors <= cuda::most_few_rows;
 }
 
-plan plan_few(const contraction_problem& of) {
+plan plan_few(const product_problem& of) {
   few_problem to{};
   to.a = vectors_of(of.a);
   to.b = vectors_of(of.b);

@@ -1,14 +1,14 @@
 // Plans of products by method `fixed` of few rows of short vectors (bitfold/cuda/few_products.cuh).
 #pragma once
 
-#include "product_tiles.hpp"
+#include "products.hpp"
 
 namespace bitfold::gpu {
 
 /// Whether a thread's registers hold a vector, sums fit its words, and there are few rows; to f16,
 /// bf16 or f32. The plan needs no workspace.
-bool is_of_few(const contraction_problem& of);
-plan plan_few(const contraction_problem& of);
+bool is_of_few(const product_problem& of);
+plan plan_few(const product_problem& of);
 
 /// Long vectors of `rows` rows and `columns` columns: how many columns a block takes; 0 where tiles
 /// are as good.

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <set>
 
 namespace bitfold::gpu {
 
@@ -22,6 +23,19 @@ detail::axes matrices_of(const detail::axes& results, stride_of stride) {
   return matrices;
 }
 
+namespace {
+
+// Sectors of memory that a warp reads of neighbours along some axes.
+std::size_t sectors_of(const detail::axes& along, dtype type) {
+  std::set<std::int64_t> sectors;
+  const index n = std::min<index>(32, along.size());
+  for (index i = 0; i < n; ++i)
+    sectors.insert(along.offset_of(i).x * static_cast<std::int64_t>(size_of(type)) >> 5);
+  return sectors.size() * (32 / std::max<index>(n, 1));
+}
+
+}  // namespace
+
 operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
                            stride_of stride, bool one) {
   operand_vectors v{};
@@ -29,11 +43,18 @@ operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& 
   v.of.x = l.data;
   v.of.vectors = l.vectors;
   v.of.n = l.n;
-  v.of.vector_stride = l.vector_stride;
-  v.of.element_stride = l.element_stride;
+  v.of.places = l.along;
+  v.elements = l.elements;
+  v.listed = l.n > 0 && !l.is_strided();
   v.one = one;
   if (!v.one) v.of.matrices = matrices_of(results, stride);
   v.count = l.vectors * (v.one ? 1 : results.size());
+  v.pack = 1;
+  if (v.listed) {
+    v.across = sectors_of(l.along, l.type) <= sectors_of(l.elements, l.type);
+    return v;
+  }
+  v.of.element_stride = l.element_stride;
   v.across = l.vectors > 1 && std::abs(l.vector_stride) < std::abs(l.element_stride);
   const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
   const std::int64_t near = v.across ? l.vector_stride : l.element_stride,
@@ -41,7 +62,7 @@ operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& 
   bool packs = near == 1 && far % pack == 0 && reinterpret_cast<std::uintptr_t>(l.data) % 16 == 0 &&
                (v.across ? l.vectors : l.n) % static_cast<index>(pack) == 0;
   for (int k = 0; k < v.of.matrices.rank; ++k) packs = packs && v.of.matrices.dims[k].x % pack == 0;
-  v.pack = packs ? static_cast<int>(pack) : 1;
+  if (packs) v.pack = static_cast<int>(pack);
   return v;
 }
 
@@ -82,9 +103,32 @@ void set_vectors(arguments& to, std::size_t at, const operand_vectors& v) {
   to.set(at + offsetof(product_vectors, largest), v.largest)
       .set(at + offsetof(product_vectors, specials), v.specials)
       .set(at + offsetof(product_vectors, scales), v.scales);
+  if (v.listed) to.set(at + offsetof(product_vectors, offsets), v.offsets);
 }
 
+namespace {
+
+void add_measure_listed(plan& to, const operand_vectors& v) {
+  const index n = v.of.n;
+  pass& offsets =
+      add_product_pass(to, products_header, "list_offsets", "", "std::int32_t",
+                       shares(up_to(n, cuda::elements_of_quad), cuda::threads_on_products), 1);
+  offsets.with.add(v.elements).add(n).add_address(v.offsets);
+  const index of_block = cuda::threads_on_products / (v.across ? 1 : 32),
+              step = v.across ? cuda::measured_across : cuda::measured_along;
+  pass& p = add_product_pass(to, products_header, "measure_listed", element_of(v.type),
+                             arguments_of("kernel::element", v.across), shares(v.count, of_block),
+                             shares(n, step));
+  p.with.add(v.of);
+  set_vectors(p.with, 0, v);
+  p.with.add(v.count);
+  p.bytes_read = v.count * n * size_of(v.type);
+}
+
+}  // namespace
+
 void add_measure(plan& to, const operand_vectors& v) {
+  if (v.listed) return add_measure_listed(to, v);
   const std::size_t bytes_noted = size_of(v.type) < 8 ? 8 : 16;  // largest_magnitude's
   constexpr index warps = cuda::threads_on_products / 32;
   const index of_block = v.across ? 32 * static_cast<index>(v.pack) : warps,
@@ -129,8 +173,8 @@ void add_digits(plan& to, const operand_vectors& v, const digit_way& way, cuda::
                              cuda::threads_on_products / 32 * 16)  // a magnitude of each warp
           : add_product_pass(
                 to, products_header, "make_digits", definitions,
-                arguments_of(types, v.across, v.pack), shares(d.count, cuda::vectors_of_tile),
-                shares(d.pitch, cuda::elements_of_tile),
+                arguments_of(types, v.across, v.pack, v.listed),
+                shares(d.count, cuda::vectors_of_tile), shares(d.pitch, cuda::elements_of_tile),
                 cuda::vectors_of_tile * (cuda::pitch_of_tile * way.integer_bytes() + of_vector));
   p.with.add(v.of);
   set_vectors(p.with, 0, v);

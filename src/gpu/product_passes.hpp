@@ -21,7 +21,13 @@ struct operand_vectors {
   bool across;         ///< vectors are neighbours, rather than elements
   int pack;
   dtype type;
-  place largest{}, specials{}, scales{};
+  detail::axes elements;
+  bool listed;  ///< elements, by their offsets
+  place offsets{}, largest{}, specials{}, scales{};
+
+  order::index offset_bytes() const {
+    return listed ? rounded_up(4 * up_to(of.n, cuda::elements_of_quad)) : 0;
+  }
 };
 
 using stride_of = std::int64_t detail::axes::axis::*;
@@ -80,7 +86,8 @@ bool is_read_once(const operand_vectors& v);
 /// Adds the pass that makes digits, and notes scales.
 void add_digits(plan& to, const operand_vectors& v, const digit_way& way, cuda::product_digits d,
                 place digits, int bits, bool read_once);
-/// Adds the pass that notes the largest magnitude of each vector, whose notes are zeros.
+/// Adds the pass that notes the largest magnitude of each vector, whose notes are zeros; before it
+/// one that lists where elements are.
 void add_measure(plan& to, const operand_vectors& v);
 void set_vectors(arguments& to, std::size_t at, const operand_vectors& v);
 

@@ -3,18 +3,15 @@
 #include <bitfold/cuda/few_products.hpp>
 #include <cstddef>
 #include <cmath>
-#include <limits>
-#include <set>
-#include <utility>
 
 #include "few_products.hpp"
+#include "product_passes.hpp"
 
 namespace bitfold::gpu {
 namespace {
 
 using cuda::tile_problem;
 using cuda::tile_shape;
-using cuda::tile_vectors;
 using detail::axes;
 using order::index;
 
@@ -22,51 +19,17 @@ constexpr std::string_view header = "bitfold/cuda/product_tiles.cuh";
 
 int digits_of(const matrix_product& p) { return (p.bits() + 7) / 8; }
 
-std::int64_t stride_of_one(const axes& of) { return of.rank > 0 ? of.dims[0].x : 0; }
-
-// Sectors of memory that a warp reads of neighbours along some axes.
-std::size_t sectors_of(const axes& along, dtype type) {
-  std::set<std::int64_t> sectors;
-  const index n = std::min<index>(32, along.size());
-  for (index i = 0; i < n; ++i)
-    sectors.insert(along.offset_of(i).x * static_cast<std::int64_t>(size_of(type)) >> 5);
-  return sectors.size() * (32 / std::max<index>(n, 1));
-}
-
-// How far the elements lie apart: below and above the first one.
-std::pair<std::int64_t, std::int64_t> reach_of(const axes& along) {
-  std::pair<std::int64_t, std::int64_t> reach;
-  for (int k = 0; k < along.rank; ++k) {
-    const std::int64_t far =
-        along.dims[k].x * (static_cast<std::int64_t>(along.dims[k].extent) - 1);
-    (far < 0 ? reach.first : reach.second) += far;
-  }
-  return reach;
-}
-
 struct operand {
   operand_vectors v;
-  axes places, elements;
-  bool listed;           ///< elements, by their offsets
   bool is_made = false;  ///< digits, ahead of the tiles
-  place offsets{}, digits{};
+  place digits{};
 
   std::string reading() const {
     return std::string("bitfold::cuda::tile_reading::") + (is_made       ? "digits"
                                                            : v.across    ? "across"
-                                                           : listed      ? "along"
                                                            : v.pack == 1 ? "along"
                                                                          : "packed");
   }
-
-  operand(detail::operand_layout from, const axes& results, stride_of stride, bool one)
-      : places(from.along), elements(from.elements), listed(from.n > 0 && !from.is_strided()) {
-    from.vector_stride = stride_of_one(places);
-    from.element_stride = stride_of_one(elements);
-    v = vectors_of(from, results, stride, one);
-    if (listed) v.across = sectors_of(places, from.type) <= sectors_of(elements, from.type);
-  }
-  index offset_bytes() const { return listed ? rounded_up(4 * up_to(v.of.n, 4)) : 0; }
   // A step has no elements behind the last one but zeros.
   index digit_pitch() const { return up_to(v.of.n, cuda::longest_step); }
   index bytes_of_digits(int digits) const {
@@ -74,14 +37,8 @@ struct operand {
   }
   index scale_bytes() const { return rounded_up(4 * v.count); }
 
-  tile_vectors vectors() const {
-    tile_vectors to{};
-    to.x = v.of.x;
-    to.vectors = v.of.vectors;
-    to.n = v.of.n;
-    to.matrices = v.of.matrices;
-    to.places = places;
-    to.element_stride = v.of.element_stride;
+  cuda::product_vectors vectors() const {
+    cuda::product_vectors to = v.of;
     to.digit_pitch = digit_pitch();
     to.digit_bytes = v.count * digit_pitch();
     return to;
@@ -104,23 +61,23 @@ tile_shape shape_of(index rows, index columns, int digits, bool listed, bool acr
 
 class tile_planner {
  public:
-  tile_planner(const contraction_problem& of, std::size_t memory, const device_facts& on)
+  tile_planner(const product_problem& of, std::size_t memory, const device_facts& on)
       : of_(of),
         digits_(digits_of(of.product)),
-        a_(of.a, of.results, &axes::axis::x,
-           is_one(of.results, &axes::axis::x) && !both_are_one(of.results)),
-        b_(of.b, of.results, &axes::axis::y, is_one(of.results, &axes::axis::y)) {
+        a_{vectors_of(of.a, of.results, &axes::axis::x,
+                      is_one(of.results, &axes::axis::x) && !both_are_one(of.results))},
+        b_{vectors_of(of.b, of.results, &axes::axis::y, is_one(of.results, &axes::axis::y))} {
     rows_ = b_.v.one ? a_.v.count : a_.v.of.vectors;
     columns_ = !b_.v.one && a_.v.one ? b_.v.count : b_.v.of.vectors;
     matrices_ = a_.v.one || b_.v.one ? 1 : of.results.size();
-    shape_ = shape_of(rows_, columns_, digits_, a_.listed || b_.listed, a_.v.across);
+    shape_ = shape_of(rows_, columns_, digits_, a_.v.listed || b_.v.listed, a_.v.across);
     row_tiles_ = shares(rows_, static_cast<index>(shape_.rows()));
     column_tiles_ = shares(columns_, static_cast<index>(shape_.columns()));
     tiles_ = row_tiles_ * column_tiles_ * matrices_;
     // Digits that several tiles need are made once, where there is room for them.
     const index n = a_.v.of.n;
-    a_.is_made = !a_.listed && n > 0 && column_tiles_ >= tiles_of_made;
-    b_.is_made = !b_.listed && n > 0 && row_tiles_ >= tiles_of_made;
+    a_.is_made = !a_.v.listed && n > 0 && column_tiles_ >= tiles_of_made;
+    b_.is_made = !b_.v.listed && n > 0 && row_tiles_ >= tiles_of_made;
     const index most = cuda::most_elements_of_part(digits_);
     if (memory < least_bytes() + (n > most ? sum_bytes() : 0)) a_.is_made = b_.is_made = false;
     // Parts of rows, where there are fewer tiles than processors.
@@ -135,9 +92,7 @@ class tile_planner {
     take_few(memory, on);
     place_all();
     for (const operand* x : {&a_, &b_})
-      if (x->listed)
-        list(*x);
-      else if (x->is_made)
+      if (x->is_made)
         make_digits(*x);
       else
         add_measure(plan_, x->v);
@@ -149,8 +104,9 @@ class tile_planner {
     return std::move(plan_);
   }
 
-  /// Nanoseconds, about.
+  /// Nanoseconds, about. 0 of few, which no other way is as fast for.
   double time(const products_numbers& by, const device_facts& on) const {
+    if (columns_of_few(of_.product, rows_, columns_, a_.v.of.n) > 0) return 0;
     const double processors = on.processors, n = static_cast<double>(a_.v.of.n),
                  blocks = static_cast<double>(tiles_ * parts_), part = static_cast<double>(part_),
                  of_tiles = std::ceil(blocks / processors) * part,
@@ -179,8 +135,7 @@ class tile_planner {
            (static_cast<double>(size_of(x.v.type)) + (x.is_made ? 2.0 * digits_ : 0.0));
   }
 
-  // Few rows and columns of long vectors go without tiles: every block adds to their sums. (Not
-  // when the planner is made, whose time() is that of tiles.)
+  // Few rows and columns of long vectors go without tiles: every block adds to their sums.
   void take_few(std::size_t memory, const device_facts& on) {
     const index n = a_.v.of.n, columns = columns_of_few(of_.product, rows_, columns_, n);
     if (columns == 0 || memory < least_bytes() + sum_bytes()) return;
@@ -203,9 +158,9 @@ class tile_planner {
                       sums = is_summed() ? sum_bytes() : 0;
     place_measures(a_.v, b_.v, in_workspace(0));
     sums_ = in_workspace(measures);
-    a_.offsets = in_workspace(measures + sums);
-    b_.offsets = a_.offsets.behind(a_.offset_bytes());
-    place next = b_.offsets.behind(b_.offset_bytes());
+    a_.v.offsets = in_workspace(measures + sums);
+    b_.v.offsets = a_.v.offsets.behind(a_.v.offset_bytes());
+    place next = b_.v.offsets.behind(b_.v.offset_bytes());
     for (operand* x : {&a_, &b_})
       if (x->is_made) {
         x->v.scales = next;
@@ -217,7 +172,7 @@ class tile_planner {
   }
   std::size_t least_bytes() const {
     std::size_t bytes =
-        measured_bytes(a_.v.count + b_.v.count) + a_.offset_bytes() + b_.offset_bytes();
+        measured_bytes(a_.v.count + b_.v.count) + a_.v.offset_bytes() + b_.v.offset_bytes();
     for (const operand* x : {&a_, &b_})
       if (x->is_made) bytes += x->scale_bytes() + x->bytes_of_digits(digits_);
     return bytes;
@@ -225,22 +180,6 @@ class tile_planner {
   std::size_t sum_bytes() const { return rounded_up(8 * results() * sum_words()); }
   index results() const { return rows_ * columns_ * matrices_; }
   index sum_words() const { return static_cast<index>(cuda::words_of_tile_sum(digits_)); }
-
-  void list(const operand& x) {
-    const index n = x.v.of.n;
-    pass& offsets =
-        add("list_offsets", "", "std::int32_t", shares(up_to(n, 4), cuda::threads_on_products));
-    offsets.with.add(x.elements).add(n).add_address(x.offsets);
-    const index of_block = cuda::threads_on_products / (x.v.across ? 1 : 32),
-                step = x.v.across ? cuda::measured_across : cuda::measured_along;
-    pass& p =
-        add("measure_listed", element_of(x.v.type), arguments_of("kernel::element", x.v.across),
-            shares(x.v.count, of_block), shares(n, step));
-    p.with.add(x.vectors());
-    set(p.with, 0, x);
-    p.with.add(x.v.count);
-    p.bytes_read = x.v.count * n * size_of(x.v.type);
-  }
 
   void make_digits(const operand& x) {
     const bool read_once = is_read_once(x.v);
@@ -252,12 +191,8 @@ class tile_planner {
   }
 
   static void set(arguments& to, std::size_t at, const operand& x) {
-    to.set(at + offsetof(tile_vectors, largest), x.v.largest)
-        .set(at + offsetof(tile_vectors, specials), x.v.specials);
-    if (x.is_made)
-      to.set(at + offsetof(tile_vectors, digits), x.digits)
-          .set(at + offsetof(tile_vectors, scales), x.v.scales);
-    if (x.listed) to.set(at + offsetof(tile_vectors, offsets), x.offsets);
+    set_vectors(to, at, x.v);
+    if (x.is_made) to.set(at + offsetof(cuda::product_vectors, digits), x.digits);
   }
   pass& add(std::string_view name, const std::string& definitions, const std::string& with,
             index blocks, index rows_of_blocks = 1, std::size_t shared = 0) {
@@ -313,7 +248,7 @@ class tile_planner {
     p.with.add(results());
   }
 
-  const contraction_problem& of_;
+  const product_problem& of_;
   const int digits_;
   operand a_, b_;
   tile_shape shape_{};
@@ -325,28 +260,18 @@ class tile_planner {
 
 }  // namespace
 
-bool can_contract(const contraction_problem& of, const device_facts& on) {
-  const index n = of.a.n;
-  const auto is_near = [](const axes& along) {
-    const auto [low, high] = reach_of(along);
-    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    return low >= -most && high <= most;
-  };
+bool can_be_tiles(const product_problem& of, const device_facts& on) {
   return on.major >= 8 && digits_of(of.product) <= cuda::most_tile_digits &&
-         size_of(of.product.in()) < 8 && n <= cuda::most_elements_of_tiles &&
-         is_near(of.a.elements) && is_near(of.b.elements);
+         size_of(of.product.in()) < 8 && of.a.n <= cuda::most_elements_of_tiles;
 }
 
-plan plan_contraction(const contraction_problem& of, std::size_t memory, const device_facts& on) {
+plan plan_tiles(const product_problem& of, std::size_t memory, const device_facts& on) {
   if (is_of_few(of)) return plan_few(of);
   return tile_planner(of, memory, on).made(memory, on);
 }
 
-contraction_problem as_contraction(const product_problem& of) {
-  return {of.product, of.layout.a, of.layout.b, of.layout.places, of.addend, of.out};
-}
-
-double time_of_contraction(const contraction_problem& of, const device_facts& on) {
+double time_of_tiles(const product_problem& of, const device_facts& on) {
+  if (is_of_few(of)) return 0;
   return tile_planner(of, static_cast<std::size_t>(-1), on).time(on.numbers->products, on);
 }
 

@@ -7,6 +7,7 @@
 #include <bitfold/cuda/plan.hpp>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,19 +54,18 @@ struct part_sizes {
   index matrices, rows, columns, n;
 };
 
-class product_planner {
+class library_planner {
  public:
-  product_planner(const product_problem& of, std::size_t memory, const device_facts& on)
+  library_planner(const product_problem& of, std::size_t memory, const device_facts& on)
       : of_(of),
         on_(on),
-        way_(way_of(of.product.bits(), of.layout.a.n)),
-        a_(vectors_of(
-            of.layout.a, of.layout.places, &detail::axes::axis::x,
-            is_one(of.layout.places, &detail::axes::axis::x) && !both_are_one(of.layout.places))),
-        b_(vectors_of(of.layout.b, of.layout.places, &detail::axes::axis::y,
-                      is_one(of.layout.places, &detail::axes::axis::y))) {
-    const index results = of.layout.results.size();
-    all_ = {1, of.layout.a.vectors, of.layout.b.vectors, std::max<index>(of.layout.a.n, 1)};
+        way_(way_of(of.product.bits(), of.a.n)),
+        a_(vectors_of(of.a, of.results, &detail::axes::axis::x,
+                      is_one(of.results, &detail::axes::axis::x) && !both_are_one(of.results))),
+        b_(vectors_of(of.b, of.results, &detail::axes::axis::y,
+                      is_one(of.results, &detail::axes::axis::y))) {
+    const index results = of.results.size();
+    all_ = {1, of.a.vectors, of.b.vectors, std::max<index>(of.a.n, 1)};
     if (b_.one)
       all_.rows = a_.count;
     else if (a_.one)
@@ -81,7 +81,8 @@ class product_planner {
     scale_bytes_ = rounded_up(4 * (a_.count + b_.count));
     // Of very many vectors that takes more than the memory: beside it the smallest parts would be
     // millions.
-    const std::size_t noted = measured_ + scale_bytes_, most = std::max(memory, noted + noted / 4);
+    const std::size_t noted = measured_ + scale_bytes_ + a_.offset_bytes() + b_.offset_bytes(),
+                      most = std::max(memory, noted + noted / 4);
     while (noted + bytes_of(part_) > most && can_shrink()) shrink();
   }
 
@@ -102,7 +103,8 @@ class product_planner {
   /// Nanoseconds, about: of digits, which are written and read, and of sums.
   double time() const {
     const products_numbers& by = on_.numbers->products;
-    const double results = static_cast<double>(all_.rows * all_.columns * all_.matrices),
+    const double results = static_cast<double>(pitch_of(all_.rows) * pitch_of(all_.columns) *
+                                               all_.matrices),
                  elements = static_cast<double>((a_.count + b_.count) * all_.n),
                  size = static_cast<double>(size_of(a_.type)),
                  products = results * static_cast<double>(all_.n) * way_.sums,
@@ -153,6 +155,8 @@ class product_planner {
     place_measures(a_, b_, largest);
     a_.scales = take(scale_bytes_);
     b_.scales = a_.scales.behind(4 * a_.count);
+    a_.offsets = take(a_.offset_bytes());
+    b_.offsets = take(b_.offset_bytes());
     digits_a_ = take(digit_bytes_of(part_, part_.rows));
     digits_b_ = take(digit_bytes_of(part_, part_.columns));
     sums_ = take(sum_bytes_of(part_));
@@ -197,12 +201,12 @@ class product_planner {
 
   void add_part(index matrix, index row, index column, const part_sizes& part) {
     for (index begin = 0; begin < all_.n; begin += part_.n) {
-      const index n = std::min(part_.n, of_.layout.a.n - begin);  // 0 of rows without elements
+      const index n = std::min(part_.n, of_.a.n - begin);  // 0 of rows without elements
       make_digits(a_, digits_a_,
-                  {matrix * of_.layout.a.vectors + row, part.matrices * part.rows, begin, n},
-                  part.rows, last_a_);
+                  {matrix * of_.a.vectors + row, part.matrices * part.rows, begin, n}, part.rows,
+                  last_a_);
       make_digits(b_, digits_b_,
-                  {matrix * of_.layout.b.vectors + column, part.matrices * part.columns, begin, n},
+                  {matrix * of_.b.vectors + column, part.matrices * part.columns, begin, n},
                   part.columns, last_b_);
       if (begin > 0) reduce(part);
       multiply(part, n, begin > 0);
@@ -247,7 +251,7 @@ class product_planner {
     r.row_count = part.rows;
     r.column_count = part.columns;
     r.bits = of_.product.bits();
-    r.out = output_of(of_.layout.a.vectors, of_.layout.b.vectors, of_.addend, of_.out);
+    r.out = output_of(of_.a.vectors, of_.b.vectors, of_.addend, of_.out);
     const index items = shares(part.columns, cuda::results_of_thread) * part.rows * part.matrices;
     pass& p = add_pass(
         "join_products",
@@ -273,15 +277,26 @@ class product_planner {
 
 }  // namespace
 
+bool can_contract(const product_problem& of) {
+  const auto is_near = [](const detail::axes& along) {
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    std::int64_t low = 0, high = 0;
+    for (int k = 0; k < along.rank; ++k) {
+      const std::int64_t far =
+          along.dims[k].x * (static_cast<std::int64_t>(along.dims[k].extent) - 1);
+      (far < 0 ? low : high) += far;
+    }
+    return low >= -most && high <= most;
+  };
+  return is_near(of.a.elements) && is_near(of.b.elements);
+}
+
 plan plan_product(const product_problem& of, std::size_t memory, const device_facts& on,
                   product_way way) {
-  product_planner by_library(of, memory, on);
-  if (way == product_way::library) return by_library.made();
-  const contraction_problem tiles = as_contraction(of);
-  if (can_contract(tiles, on) &&
-      (way == product_way::tiles || time_of_contraction(tiles, on) < by_library.time()))
-    return plan_contraction(tiles, memory, on);
-  return by_library.made();
+  library_planner by_library(of, memory, on);
+  const bool by_tiles = way != product_way::library && can_be_tiles(of, on) &&
+                        (way == product_way::tiles || time_of_tiles(of, on) < by_library.time());
+  return by_tiles ? plan_tiles(of, memory, on) : by_library.made();
 }
 
 }  // namespace bitfold::gpu

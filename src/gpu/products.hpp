@@ -7,9 +7,17 @@
 
 namespace bitfold::gpu {
 
+/// Inner products of each vector of a and of b, for each of `results`, whose x and y are the
+/// strides, in elements, of a's and b's matrices: of matrices, or contracted. The result is
+/// row-major.
 struct product_problem {
+  product_problem(const matrix_product& p, const detail::product_layout& l,
+                  const detail::addend_layout* added, void* to)
+      : product(p), a(l.a), b(l.b), results(l.places), addend(added), out(to) {}
+
   const matrix_product& product;
-  const detail::product_layout& layout;
+  detail::operand_layout a, b;  ///< data: addresses
+  const detail::axes& results;
   const detail::addend_layout* addend;
   void* out;
 };
@@ -18,6 +26,8 @@ struct product_problem {
 /// library.
 enum class product_way : std::uint8_t { fastest, tiles, library };
 
+/// Whether elements are no further apart than their offsets, where they are listed, can say.
+bool can_contract(const product_problem& of);
 /// A plan whose workspace is at most `memory` bytes, or as few as there can be: then parts of the
 /// operands, and of the results, are made one after the other. Tiles that there cannot be are the
 /// library's.

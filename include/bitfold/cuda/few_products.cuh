@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(threads_on_products)
                 count = is_row ? of.row_count : of.column_count,
                 own = (is_row ? of.one_a : of.one_b) ? 0 : matrix,
                 v = own * (is_row ? of.a.vectors : of.b.vectors) + (at < count ? at : 0);
-    const tile_vectors& from = is_row ? of.a : of.b;
+    const product_vectors& from = is_row ? of.a : of.b;
     all[thread] = {begin_of<T>(from, v), tile_scale::of<T>(from, v, of.bits).factors};
   }
   wait_for_the_block();

@@ -11,59 +11,13 @@ namespace bitfold::cuda {
 
 // ---- Vectors ------------------------------------------------------------------------------------
 
-__device__ inline std::int64_t offset_along(const detail::axes& of, index i) {
-  return of.rank > 1 ? far_offset(of, i).x : static_cast<std::int64_t>(i) * of.dims[0].x;
-}
-template <class T>
-__device__ inline const T* begin_of(const tile_vectors& of, index vector) {
-  const index matrix = quotient(vector, of.vectors);
-  return static_cast<const T*>(of.x) + offset_along(of.matrices, matrix) +
-         offset_along(of.places, vector - matrix * of.vectors);
-}
-__device__ inline std::int64_t offset_in(const tile_vectors& of, index element) {
-  return of.offsets ? of.offsets[element] : static_cast<std::int64_t>(element) * of.element_stride;
-}
-
-/// Where elements lie from where their vector begins; and as many zeros as fill a quad.
-template <class Offset>
-__global__ void __launch_bounds__(threads_on_products)
-    list_offsets(const __grid_constant__ detail::axes elements, index n, Offset* to) {
-  const index i = index{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < n)
-    to[i] = static_cast<Offset>(far_offset(elements, i).x);
-  else if (i / elements_of_quad == n / elements_of_quad && n % elements_of_quad != 0)
-    to[i] = 0;
-}
-
-// As measure_vectors, of elements that are listed: a thread to a part of each vector, or a warp.
-template <class T, bool Across>
-__global__ void __launch_bounds__(threads_on_products)
-    measure_listed(const __grid_constant__ tile_vectors of, index count) {
-  const int lane = static_cast<int>(threadIdx.x) % warp;
-  const index thread = index{blockIdx.x} * blockDim.x + threadIdx.x,
-              vector = Across ? thread : thread / warp;
-  constexpr index step = Across ? measured_across : measured_along;
-  if (vector >= count) return;
-  const T* const x = begin_of<T>(of, vector);
-#pragma unroll 1
-  for (index begin = blockIdx.y * step; begin < of.n; begin += gridDim.y * step) {
-    const index end = of.n < begin + step ? of.n : begin + step;
-    largest_magnitude<T> found;
-#pragma unroll 8
-    for (index i = begin + (Across ? 0 : static_cast<index>(lane)); i < end; i += Across ? 1 : warp)
-      found.add(x[of.offsets[i]]);
-    if constexpr (!Across) found.join_warp();
-    if (Across || lane == 0) found.note(of, vector);
-  }
-}
-
 /// What a block knows of a vector.
 struct tile_scale {
   int scale;  ///< 8 s and its specials
   product::scale_factors<float> factors;
 
   template <class T>
-  __device__ static tile_scale of(const tile_vectors& v, index vector, int bits) {
+  __device__ static tile_scale of(const product_vectors& v, index vector, int bits) {
     if (v.digits) return {v.scales[vector], product::scale_factors<float>(0)};
     using word = typename arith::detail::format_of<T>::bits;
     const auto largest = arith::bit_cast<T>(static_cast<word>(v.largest[vector]));
@@ -156,11 +110,12 @@ struct step_of_elements {
     }
   };
 
-  __device__ static const void* start(const tile_vectors& of, index vector) {
+  __device__ static const void* start(const product_vectors& of, index vector) {
     return begin_of<T>(of, vector);
   }
   // `left`: elements from `begin` on, at most those of a step.
-  __device__ void load(const tile_vectors& of, const void* const* starts, index begin, int left) {
+  __device__ void load(const product_vectors& of, const void* const* starts, index begin,
+                       int left) {
 #pragma unroll
     for (int turn = 0; turn < turns; ++turn) {
       if (!is_there(turn)) break;
@@ -235,10 +190,10 @@ struct step_of_elements<Way, T, Vectors, Step, tile_reading::digits> {
     }
   };
 
-  __device__ static const void* start(const tile_vectors& of, index vector) {
+  __device__ static const void* start(const product_vectors& of, index vector) {
     return of.digits + vector * of.digit_pitch;
   }
-  __device__ void load(const tile_vectors& of, const void* const* starts, index begin, int) {
+  __device__ void load(const product_vectors& of, const void* const* starts, index begin, int) {
 #pragma unroll
     for (int turn = 0; turn < turns; ++turn) {
       const place p(turn);
@@ -265,7 +220,7 @@ struct step_of_elements<Way, T, Vectors, Step, tile_reading::digits> {
 template <class T, class Out>
 __device__ __noinline__ Out special_of_tile(const tile_problem& of, index a, index b,
                                             double addend) {
-  const auto specials_of = [](const tile_vectors& v, index vector) {
+  const auto specials_of = [](const product_vectors& v, index vector) {
     return v.digits ? static_cast<unsigned>(v.scales[vector]) : v.specials[vector];
   };
   unsigned seen = product::special_bit(addend) |

@@ -7,8 +7,8 @@
 
 namespace bitfold::cuda {
 
-/// Of a step, that a thread reads together, and that the units multiply at once.
-inline constexpr int elements_of_quad = 4, elements_of_fragment = 32;
+/// Of a step, that the units multiply at once.
+inline constexpr int elements_of_fragment = 32;
 inline constexpr int most_tile_digits = 4, longest_step = 64;
 /// Sums of so many products of all pairs of digits of one weight fit 32 bits.
 constexpr order::index most_elements_of_part(int digits) {
@@ -42,24 +42,9 @@ constexpr int shared_bytes_of_tile(tile_shape s, int digits) {
 /// which another kernel has made.
 enum class tile_reading { along, packed, across, digits };
 
-/// An operand whose vectors lie along some axes, and their elements along others.
-struct tile_vectors {
-  const void* x;
-  order::index vectors, n;        ///< of a matrix; elements of a vector
-  detail::axes matrices, places;  ///< where a matrix begins, and a vector in it: x, in elements
-  std::int64_t element_stride;
-  const std::int32_t* offsets;  ///< of elements from where a vector begins, if not by that stride
-  std::uint64_t* largest;       ///< as product_vectors'
-  std::uint32_t* specials;
-  // Of digits that are made: where those of a vector begin, those of one weight behind the other.
-  const std::byte* digits;
-  const std::int32_t* scales;  ///< as product_vectors'
-  order::index digit_bytes, digit_pitch;
-};
-
 /// Results in tiles, those of one column of tiles one behind the other; and parts of their rows.
 struct tile_problem {
-  tile_vectors a, b;
+  product_vectors a, b;
   bool one_a, one_b;  ///< as product_results'
   order::index row_count, column_count, row_tiles, column_tiles;
   order::index part;  ///< elements

@@ -12,17 +12,35 @@ namespace bitfold::cuda {
 
 // ---- Elements -----------------------------------------------------------------------------------
 
+__device__ inline std::int64_t offset_along(const detail::axes& of, index i) {
+  return of.rank > 1 ? far_offset(of, i).x : static_cast<std::int64_t>(i) * of.dims[0].x;
+}
 template <class T>
-__device__ inline const T* address_in(const product_vectors& of, index vector, index element) {
-  std::int64_t at = static_cast<std::int64_t>(vector);
-  if (of.matrices.rank == 0) {
-    at *= of.vector_stride;
-  } else {
-    const index matrix = vector / of.vectors;
-    at = far_offset(of.matrices, matrix).x +
-         static_cast<std::int64_t>(vector - matrix * of.vectors) * of.vector_stride;
-  }
-  return static_cast<const T*>(of.x) + at + static_cast<std::int64_t>(element) * of.element_stride;
+__device__ inline const T* begin_of(const product_vectors& of, index vector) {
+  const index matrix = quotient(vector, of.vectors);
+  return static_cast<const T*>(of.x) + offset_along(of.matrices, matrix) +
+         offset_along(of.places, vector - matrix * of.vectors);
+}
+template <bool Listed>
+__device__ inline std::int64_t offset_in(const product_vectors& of, index element) {
+  if constexpr (Listed)
+    return of.offsets[element];
+  else
+    return static_cast<std::int64_t>(element) * of.element_stride;
+}
+__device__ inline std::int64_t offset_in(const product_vectors& of, index element) {
+  return of.offsets ? offset_in<true>(of, element) : offset_in<false>(of, element);
+}
+
+/// Where elements lie from where their vector begins; and as many zeros as fill a quad.
+template <class Offset>
+__global__ void __launch_bounds__(threads_on_products)
+    list_offsets(const __grid_constant__ detail::axes elements, index n, Offset* to) {
+  const index i = index{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < n)
+    to[i] = static_cast<Offset>(far_offset(elements, i).x);
+  else if (i / elements_of_quad == n / elements_of_quad && n % elements_of_quad != 0)
+    to[i] = 0;
 }
 
 /// Pack neighbouring elements, or one, at any address where Pack is 1.
@@ -109,7 +127,9 @@ __global__ void __launch_bounds__(threads_on_products)
       const index first = (index{blockIdx.x} * warp + static_cast<index>(lane)) * Pack;
       largest_magnitude<T> found[Pack];
       if (first < count) {
-        const T* p = address_in<T>(of, first, begin + static_cast<index>(own_warp));
+        const T* p =
+            begin_of<T>(of, first) +
+            static_cast<std::int64_t>(begin + static_cast<index>(own_warp)) * of.element_stride;
 #pragma unroll 8
         for (index i = begin + static_cast<index>(own_warp); i < end; i += warps) {
           const neighbours<T, Pack> some(p);
@@ -136,7 +156,7 @@ __global__ void __launch_bounds__(threads_on_products)
       const index vector = index{blockIdx.x} * warps + static_cast<index>(own_warp);
       if (vector >= count) return;
       largest_magnitude<T> found;
-      const T* const p = address_in<T>(of, vector, 0);
+      const T* const p = begin_of<T>(of, vector);
 #pragma unroll 4
       for (index i = begin + static_cast<index>(lane * Pack); i < end; i += warp * Pack) {
         const neighbours<T, Pack> some(p + static_cast<std::int64_t>(i) * of.element_stride);
@@ -146,6 +166,28 @@ __global__ void __launch_bounds__(threads_on_products)
       found.join_warp();
       if (lane == 0) found.note(of, vector);
     }
+  }
+}
+
+// As measure_vectors, of elements that are listed: a thread to a part of each vector, or a warp.
+template <class T, bool Across>
+__global__ void __launch_bounds__(threads_on_products)
+    measure_listed(const __grid_constant__ product_vectors of, index count) {
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const index thread = index{blockIdx.x} * blockDim.x + threadIdx.x,
+              vector = Across ? thread : thread / warp;
+  constexpr index step = Across ? measured_across : measured_along;
+  if (vector >= count) return;
+  const T* const x = begin_of<T>(of, vector);
+#pragma unroll 1
+  for (index begin = blockIdx.y * step; begin < of.n; begin += gridDim.y * step) {
+    const index end = of.n < begin + step ? of.n : begin + step;
+    largest_magnitude<T> found;
+#pragma unroll 8
+    for (index i = begin + (Across ? 0 : static_cast<index>(lane)); i < end; i += Across ? 1 : warp)
+      found.add(x[of.offsets[i]]);
+    if constexpr (!Across) found.join_warp();
+    if (Across || lane == 0) found.note(of, vector);
   }
 }
 
@@ -172,7 +214,7 @@ __device__ inline void write_digits(const typename Way::integer (&x)[N], std::in
 }
 
 // A tile of integers, by way of shared memory: read as the elements lie, written as digits do.
-template <class Way, class T, bool Across, int Pack>
+template <class Way, class T, bool Across, int Pack, bool Listed>
 __global__ void __launch_bounds__(threads_on_products)
     make_digits(const __grid_constant__ product_vectors of,
                 const __grid_constant__ product_digits to, int bits) {
@@ -189,7 +231,7 @@ __global__ void __launch_bounds__(threads_on_products)
     const index vector = to.first + first + static_cast<index>(thread);
     factors[thread] = product::scale_factors<double>(
         scale_of<T>(of, vector, of.largest[vector], of.specials[vector], bits, blockIdx.y == 0));
-    starts[thread] = address_in<T>(of, vector, to.begin);
+    starts[thread] = begin_of<T>(of, vector);
   }
   constexpr int packs = (Across ? vectors_of_tile : elements_of_tile) / Pack,
                 lines = Across ? elements_of_tile : vectors_of_tile;
@@ -203,8 +245,7 @@ __global__ void __launch_bounds__(threads_on_products)
                 element = Across ? line : some;
       const index i = begin + static_cast<index>(element);
       if (vector >= here || i >= to.n) continue;
-      const neighbours<T, Pack> from(starts[vector] +
-                                     static_cast<std::int64_t>(i) * of.element_stride);
+      const neighbours<T, Pack> from(starts[vector] + offset_in<Listed>(of, to.begin + i));
 #pragma unroll
       for (int j = 0; j < Pack; ++j) {
         const int v = Across ? vector + j : vector, e = Across ? element : element + j;
@@ -243,7 +284,7 @@ __global__ void __launch_bounds__(threads_on_products)
   const index own = index{blockIdx.x} * teams + static_cast<index>(team);
   const bool is_there = own < to.count;
   const index vector = to.first + (is_there ? own : 0);
-  const T* const x = address_in<T>(of, vector, to.begin);
+  const T* const x = begin_of<T>(of, vector) + offset_in(of, to.begin);
   packet<T, Pack> some[Packs];
   largest_magnitude<T> found;
 #pragma unroll
@@ -393,10 +434,11 @@ __device__ __noinline__ Out special_of(const product_results& of, index row, ind
       product::special_bit(addend) |
       ((static_cast<unsigned>(of.a.scales[row]) | static_cast<unsigned>(of.b.scales[column])) &
        product::not_a_number);
+  const T *const x = begin_of<T>(of.a, row), *const y = begin_of<T>(of.b, column);
 #pragma unroll 1
   for (index i = 0; i < of.a.n && seen < product::not_a_number; ++i)
-    seen |= product::special_product(arith::widen<double>(*address_in<T>(of.a, row, i)),
-                                     arith::widen<double>(*address_in<T>(of.b, column, i)));
+    seen |= product::special_product(arith::widen<double>(x[offset_in(of.a, i)]),
+                                     arith::widen<double>(y[offset_in(of.b, i)]));
   return product::special_result<Out>(seen);
 }
 

@@ -16,6 +16,9 @@ inline constexpr int measured_along = 4096, measured_across = 256;
 /// Vectors whose elements are neighbours, and no more of them than a team's threads have in so many
 /// packs each, are read once: by a warp, or by a block.
 inline constexpr int most_packs_of_thread = 16;
+/// Offsets that are listed have zeros behind them up to a multiple of so many, which tiles read
+/// together.
+inline constexpr int elements_of_quad = 4;
 /// Neighbouring results of a row, which a thread makes.
 inline constexpr int results_of_thread = 4;
 /// A sum of so many products of two digits fits 32 bits, and one that was reduced besides. (Of
@@ -31,12 +34,17 @@ inline constexpr int max_moduli = static_cast<int>(sizeof moduli / sizeof moduli
 /// The rows of a left operand, or the columns of a right one, numbered through all matrices.
 struct product_vectors {
   const void* x;
-  order::index vectors, n;                     ///< of a matrix; elements of a vector
-  std::int64_t vector_stride, element_stride;  ///< in elements
-  detail::axes matrices;                       ///< x: in elements
-  std::uint64_t* largest;   ///< of each vector: the bits of its largest finite magnitude
-  std::uint32_t* specials;  ///< whether there is a NaN (product::not_a_number), or an infinity
-  std::int32_t* scales;     ///< of each vector, 8 s and its specials: written with its digits
+  order::index vectors, n;        ///< of a matrix; elements of a vector
+  detail::axes matrices, places;  ///< where a matrix begins, and a vector in it: x, in elements
+  std::int64_t element_stride;
+  const std::int32_t* offsets;  ///< of elements from where a vector begins, if not by that stride
+  std::uint64_t* largest;       ///< of each vector: the bits of its largest finite magnitude
+  std::uint32_t* specials;      ///< whether there is a NaN (product::not_a_number), or an infinity
+  std::int32_t* scales;         ///< of each vector, 8 s and its specials: written with its digits
+  // Of digits that are made for tiles: where those of a vector begin, those of one weight behind
+  // the other.
+  const std::byte* digits;
+  order::index digit_bytes, digit_pitch;
 };
 
 /// Where digits go: those of `count` vectors from `first` on, of `n` elements of each from `begin`.

@@ -170,13 +170,13 @@ def bits_of_products(dtype: torch.dtype) -> int:
 
 def contracts(x: torch.Tensor, dims: int) -> bool:
     """Whether `contract` takes tensors like x, of so many dimensions."""
-    return x.dtype in FLOATS and dims <= _MAX_DIMS and (x.is_cpu or (x.is_cuda and x.dtype is not torch.float64))
+    return x.dtype in FLOATS and dims <= _MAX_DIMS and (x.is_cpu or x.is_cuda)
 
 
 def contract(a: torch.Tensor, b: torch.Tensor, batch: int, a_vectors: int, b_vectors: int, addend: torch.Tensor | None = None) -> torch.Tensor | None:
     """The product, by method fixed, of each vector of a and of b, which have axes of a batch, of vectors and of their elements, without copies: of
     the batch's axes, a's vectors' and b's vectors'. The addend broadcasts to the batch's axes, all of a's vectors, all of b's. None where a GPU has
-    none, as of vectors that are too long (bitfold/matmul.hpp, can_contract)."""
+    none, of elements too far apart (bitfold/matmul.hpp, can_contract)."""
     return _core.contract(a, b, batch, a_vectors, b_vectors, addend, None, TENSORS)
 
 
