@@ -392,6 +392,50 @@ TEST_CASE("contractions on a GPU have the bits of products of copies", "[raceche
     check_contraction(dtype::f64, c, values::ordinary);
 }
 
+namespace {
+
+/// Of any strides, among 20000 elements.
+test::contracted_operand some_operand(std::mt19937_64& random, std::vector<std::int64_t> extents,
+                                      int of_vectors) {
+  test::contracted_operand x{std::move(extents), {}, 0, of_vectors};
+  std::int64_t reach = 0;
+  for (const std::int64_t n : x.extents) {
+    const auto stride = static_cast<std::int64_t>(random() % 121) - 60;
+    x.strides.push_back(stride);
+    x.first += stride < 0 ? -stride * (n - 1) : 0;
+    reach += std::abs(stride) * (n - 1);
+  }
+  REQUIRE(reach < 20000);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("contractions on a GPU: of any axes and strides") {
+  std::mt19937_64 random(11);
+  for (int k = 0; k < (test::whole() ? 300 : 20); ++k) {
+    const auto add_axes = [&](std::vector<std::int64_t>& to, int count, std::uint64_t most) {
+      for (; count > 0; --count) to.push_back(static_cast<std::int64_t>(1 + random() % most));
+    };
+    const auto number = [&](int least, int most) {
+      return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+    };
+    std::vector<std::int64_t> batch, a, b, elements;
+    add_axes(batch, number(0, 2), 4);
+    const int of_a = number(0, 2), of_b = number(0, 2);
+    add_axes(a = batch, of_a, 9);
+    add_axes(b = batch, of_b, 25);
+    add_axes(elements, number(1, 3), 12);
+    for (std::vector<std::int64_t>* of : {&a, &b})
+      of->insert(of->end(), elements.begin(), elements.end());
+    const test::contraction c{static_cast<int>(batch.size()), some_operand(random, a, of_a),
+                              some_operand(random, b, of_b), random() % 2 == 0};
+    INFO("contraction " << k);
+    const dtype type = std::array{dtype::f32, dtype::bf16, dtype::f64}[random() % 3];
+    check_contraction(type, c, random() % 2 ? values::ordinary : values::with_specials);
+  }
+}
+
 TEST_CASE("contractions on a GPU say what is wrong") {
   const matrix_product p = make_matrix_product(dtype::f32);
   const test::device_memory x(std::vector<float>(64));

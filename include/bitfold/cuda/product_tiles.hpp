@@ -3,7 +3,6 @@
 #pragma once
 
 #include <bitfold/cuda/products.hpp>
-#include <cstddef>
 
 namespace bitfold::cuda {
 

@@ -4,6 +4,7 @@
 
 #include <bitfold/order.hpp>
 #include <bitfold/strides.hpp>
+#include <cstddef>
 
 namespace bitfold::cuda {
 
