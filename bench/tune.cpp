@@ -417,7 +417,8 @@ class sweep {
       vary(changes, "threads", &change::exact, k, &gpu::exact_line::threads, 32, 512);
       for (change& c : changes) {  // each thread keeps its registers
         gpu::exact_line& l = c.exact[k];
-        l.blocks = std::max(1, l.blocks * line.threads / l.threads);
+        for (int* const blocks : {&l.blocks, &l.blocks_of_pieces})
+          *blocks = *blocks * line.threads / l.threads;
       }
       vary(changes, "blocks", &change::exact, k, &gpu::exact_line::blocks, 1, 16);
       compare("exact", some, std::move(changes));

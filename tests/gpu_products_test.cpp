@@ -316,7 +316,10 @@ TEST_CASE("products on a GPU in tiles have the CPU's bits: shapes, parts of rows
 
 namespace {
 
-void check_contraction(dtype t, const test::contraction& c, values how) {
+// Planned each of these ways, besides the one that is fastest.
+void check_contraction(dtype t, const test::contraction& c, values how,
+                       std::vector<gpu::product_way> ways = {gpu::product_way::tiles,
+                                                             gpu::product_way::library}) {
   const std::size_t size = size_of(t);
   const auto memory_of = [&](std::uint64_t seed) {
     matrices m = of(t, {20000});
@@ -349,7 +352,7 @@ void check_contraction(dtype t, const test::contraction& c, values how) {
   const detail::product_layout l = detail::layout_of(left, other, c.axes());
   std::optional<detail::addend_layout> added;
   if (addend) added = detail::layout_of(*addend, l);
-  for (const gpu::product_way way : {gpu::product_way::tiles, gpu::product_way::library})
+  for (const gpu::product_way way : ways)
     for (const std::size_t memory : {cuda::default_product_memory, std::size_t{1} << 16})
       check_way(p, l, added ? &*added : nullptr, memory, way, want);
 }
@@ -411,7 +414,12 @@ test::contracted_operand some_operand(std::mt19937_64& random, std::vector<std::
 
 }  // namespace
 
+// Of more elements than sums of 32 bits have room for, which are listed and go in parts.
+const test::contraction long_vectors{
+    0, {{1, 363, 364}, {1, 27, 23}, 0, 1}, {{2, 363, 364}, {700, 27, 23}, 0, 1}, false};
+
 TEST_CASE("contractions on a GPU: of any axes and strides") {
+  check_contraction(dtype::f32, long_vectors, values::ordinary, {gpu::product_way::library});
   std::mt19937_64 random(11);
   for (int k = 0; k < (test::whole() ? 300 : 20); ++k) {
     const auto add_axes = [&](std::vector<std::int64_t>& to, int count, std::uint64_t most) {
@@ -447,8 +455,8 @@ TEST_CASE("contractions on a GPU say what is wrong") {
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, b, {0, 3, 1}), error);
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, b, {-1, 1, 1}), error);
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, a, wide, {0, 1, 1}), error);
-  view far = many;
-  far.stride[1] = std::int64_t{1} << 29;
+  view far = a;
+  far.stride[2] = std::int64_t{1} << 30;
   CHECK_FALSE(cuda::can_contract(p, far, far, {0, 1, 1}));
   CHECK_THROWS_AS(cuda::contract_workspace_bytes(p, far, far, {0, 1, 1}), error);
   CHECK_THROWS_AS(cuda::contract(p, a, a, {0, 1, 1}, nullptr, nullptr, x.p, 1 << 20), error);
@@ -531,6 +539,15 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   CHECK(made.workspace < (std::size_t{1} << 30) * 5 / 2 + 1);
   CHECK(gpu::plan_product({p, long_l, nullptr, nullptr}, made.workspace, on).workspace ==
         made.workspace);
+  const std::string text = gpu::explain(
+      gpu::plan_product({p, l, nullptr, nullptr}, -1, on, gpu::product_way::library), on);
+  CHECK(text.find("cuBLASLt: int8 8192 x 4096 by 4096 x 50272, 9 times") != std::string::npos);
+}
+
+TEST_CASE("a plan of a product goes the way that is fastest, where there is that way") {
+  const matrix_product p = make_matrix_product(dtype::f32);
+  const gpu::device_facts& on = gpu::facts_of_current_device();
+  const auto explained = [&](const gpu::plan& made) { return gpu::explain(made, on); };
   // Of patches of 3 x 3 by few filters digits take longer through memory than in tiles; by many
   // they are made once.
   const auto by_library = [&](std::int64_t filters) {
@@ -547,9 +564,22 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   CHECK(by_library(256));
   CHECK_FALSE(by_library(16));
   CHECK_FALSE(by_library(2));
-  const std::string text = gpu::explain(
-      gpu::plan_product({p, l, nullptr, nullptr}, -1, on, gpu::product_way::library), on);
-  CHECK(text.find("cuBLASLt: int8 8192 x 4096 by 4096 x 50272, 9 times") != std::string::npos);
+  const auto long_l = detail::layout_of(long_vectors.a.at(dtype::f32, &p),
+                                        long_vectors.b.at(dtype::f32, &p), long_vectors.axes());
+  CHECK(explained(gpu::plan_product({p, long_l, nullptr, nullptr}, 1 << 30, on,
+                                    gpu::product_way::library))
+            .find("reduce_sums") != std::string::npos);
+  // Few rows whose elements are further apart than 32 bits say.
+  const matrix_product of_halves = make_matrix_product(dtype::f16);
+  const view few_rows = row_major(dtype::f16, &p, {4, 16}),
+             wide = row_major(dtype::f16, &p, {16, 1 << 28}),
+             narrow = row_major(dtype::f16, &p, {16, 1 << 26});
+  for (const auto& [columns, short_ones] : {std::pair{wide, false}, {narrow, true}}) {
+    const auto l = detail::layout_of(few_rows, columns);
+    const std::string text =
+        explained(gpu::plan_product({of_halves, l, nullptr, nullptr}, 1 << 30, on));
+    CHECK((text.find("multiply_short") != std::string::npos) == short_ones);
+  }
 }
 
 TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {
@@ -585,19 +615,20 @@ TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {
       {1, {{8, 1, 3, 3}, {9, 0, 3, 1}, 0, 1}, of_one_channel, false},
       {1, {{8, 1, 100, 8, 8}, {9, 0, 800, 10, 1}, 0, 1}, met, false},
   };
-  for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16}) {
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16, dtype::f64}) {
     const matrix_product p = make_matrix_product(t);
-    for (const test::contraction& c : all) {
-      const detail::product_layout l =
-          detail::layout_of(c.a.at(t, &somewhere), c.b.at(t, &somewhere), c.axes());
-      const gpu::product_problem some{p, l, nullptr, nullptr};
-      for (const gpu::kernel& k : gpu::kernels_of(gpu::plan_product(some, 1 << 30, on))) {
-        if (!sample.takes(k)) continue;
-        INFO(signature_of(k));
-        CHECK(gpu::compile(gpu::source_of(k), 9, 0).image.size() > 1000);
-        ++kernels;
+    for (const test::contraction& c : all)
+      for (const gpu::product_way way : {gpu::product_way::fastest, gpu::product_way::library}) {
+        const detail::product_layout l =
+            detail::layout_of(c.a.at(t, &somewhere), c.b.at(t, &somewhere), c.axes());
+        const gpu::product_problem some{p, l, nullptr, nullptr};
+        for (const gpu::kernel& k : gpu::kernels_of(gpu::plan_product(some, 1 << 30, on, way))) {
+          if (!sample.takes(k)) continue;
+          INFO(signature_of(k));
+          CHECK(gpu::compile(gpu::source_of(k), 9, 0).image.size() > 1000);
+          ++kernels;
+        }
       }
-    }
   }
   std::printf("%d kernels of products\n", kernels);
 }

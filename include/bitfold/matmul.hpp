@@ -204,15 +204,18 @@ void matmul(const matrix_product& p, const view& a, const view& b, const view* a
             void* workspace, std::size_t workspace_size, stream s = nullptr);
 
 /// As cpu::contract, of arrays in device memory. The workspace, aligned to 16 bytes, is as large as
-/// contract_workspace_bytes says, or larger; `out` may be null where there are no results. Errors,
-/// besides: elements at no multiple of their size; what can_contract denies.
+/// contract_workspace_bytes says, or larger (up to default_product_memory, where digits of many
+/// patches go through memory); `out` may be null where there are no results. Errors, besides:
+/// elements at no multiple of their size; what can_contract denies; errc::no_device (no cuBLASLt,
+/// too).
 std::size_t contract_workspace_bytes(const matrix_product& p, const view& a, const view& b,
                                      contracted_axes axes, const view* addend = nullptr);
 void contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes,
               const view* addend, void* out, void* workspace, std::size_t workspace_size,
               stream s = nullptr);
-/// Whether a GPU does it: of elements that are less than 2^31 from their vector's first. Errors
-/// (errc::usage): those of operands and axes that contract refuses everywhere.
+/// Whether a GPU does it: of elements that lie along one axis, or are less than 2^31 from their
+/// vector's first. Errors (errc::usage): those of operands and axes that contract refuses
+/// everywhere.
 bool can_contract(const matrix_product& p, const view& a, const view& b, contracted_axes axes);
 
 }  // namespace cuda

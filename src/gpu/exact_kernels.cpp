@@ -72,7 +72,13 @@ std::vector<term> terms_in(term_set all) {
   return terms;
 }
 
-exact_kernel kernel_of(const exact_line& by, term_set terms) {
+// How many blocks a processor has shared memory for.
+int blocks_by_memory(const exact_kernel& k, const device_facts& on) {
+  constexpr std::size_t of_system = 1024;
+  return static_cast<int>(on.shared_bytes / (cuda::whole_rows(k.shared) + of_system));
+}
+
+exact_kernel kernel_of(const exact_line& by, term_set terms, const device_facts& on) {
   exact_kernel k{by.type,   terms_in(terms),     by.packs, by.threads, 0, 0,
                  by.blocks, by.blocks_of_pieces, {}};
   k.elements = static_cast<std::size_t>(k.packs * k.threads) * (16 / size_of(k.type));
@@ -89,14 +95,17 @@ exact_kernel kernel_of(const exact_line& by, term_set terms) {
   k.definitions = "using sums = cuda::adder_list<" + adders +
                   ">;\nstatic_assert(sums::cells == " + std::to_string(cells) +
                   " && sums::room == " + std::to_string(k.shared) + ");\n";
+  // More would take registers from each thread for nothing.
+  for (int* const blocks : {&k.blocks, &k.blocks_of_pieces})
+    *blocks = std::clamp(blocks_by_memory(k, on), 1, std::max(*blocks, 1));
   return k;
 }
 
 // Each thread keeps a state of its own.
-exact_kernel kernel_of_integers(dtype type, term_set terms) {
+exact_kernel kernel_of_integers(dtype type, term_set terms, const device_facts& on) {
   exact_kernel k{
       type, terms_in(terms), 1, cuda::integer_threads, 4 * cuda::integer_threads, 0, 0, 0, {}};
-  k.blocks = k.terms.size() > 1 ? 5 : 8;
+  k.blocks = std::min(k.terms.size() > 1 ? 5 : 8, on.threads / k.threads);
   int cells = 0;
   std::string sums = type_name(type);
   for (const term what : k.terms) {
@@ -147,11 +156,11 @@ exact_kernel kernel_for(dtype type, std::span<const term> terms, const device_fa
   term_set all = 0;
   for (const term what : terms) all |= only(what);
   if (all & ~of_two_inputs) all &= ~of_two_inputs;
-  if (!is_float(type)) return kernel_of_integers(type, all);
+  if (!is_float(type)) return kernel_of_integers(type, all, on);
   exact_kernel best{};
   const auto choose = [&](const exact_line* by, term_set set, std::size_t times) {
     if (!by) return;
-    if (exact_kernel k = kernel_of(*by, set); k.shared * times <= on.max_shared_bytes)
+    if (exact_kernel k = kernel_of(*by, set, on); k.shared * times <= on.max_shared_bytes)
       best = std::move(k);
   };
   for (term_set set = all; set; set = (set - 1) & all) {
@@ -165,7 +174,7 @@ exact_kernel kernel_for(dtype type, std::span<const term> terms, const device_fa
   }
   if (best.terms.empty()) {  // which the device refuses
     const term_set first = all & ~(all - 1);
-    best = kernel_of(*find_line(in, type, first), first);
+    best = kernel_of(*find_line(in, type, first), first, on);
   }
   return best;
 }
@@ -174,10 +183,9 @@ int blocks_at_once(const exact_kernel& k, int threads, int blocks, const device_
   // Each quarter of a processor has registers for as many warps.
   constexpr int quarters = 4, warp = 32;
   const int warps = up_to(blocks * (k.threads / warp), quarters),
-            by_registers = warps / (threads / warp), by_threads = on.threads / threads,
-            by_memory = static_cast<int>(
-                on.shared_bytes / (cuda::whole_rows(k.shared) + 1024));  // which the system has
-  return on.processors * std::max(1, std::min({by_registers, by_threads, by_memory, on.blocks}));
+            by_registers = warps / (threads / warp), by_threads = on.threads / threads;
+  return on.processors *
+         std::max(1, std::min({by_registers, by_threads, blocks_by_memory(k, on), on.blocks}));
 }
 
 std::string definition_of_terms(dtype type, std::span<const term> terms) {

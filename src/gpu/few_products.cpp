@@ -45,7 +45,8 @@ bool is_of_few(const product_problem& of) {
   // Of one right operand the rows of all matrices go together.
   if (of.results.size() > 1 && is_one(of.results, &axes::axis::y)) return false;
   return has_few_bits(of.product) && size_of(of.product.out()) < 8 && n > 0 &&
-         n <= cuda::most_few_elements && of.a.vectors <= cuda::most_few_rows;
+         are_near(of.a.elements) && are_near(of.b.elements) && n <= cuda::most_few_elements &&
+         of.a.vectors <= cuda::most_few_rows;
 }
 
 plan plan_few(const product_problem& of) {

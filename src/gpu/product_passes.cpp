@@ -1,14 +1,26 @@
 #include "product_passes.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <set>
+#include <limits>
 
 namespace bitfold::gpu {
 
 using cuda::product_vectors;
 using order::index;
+
+bool are_near(const detail::axes& elements) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  std::int64_t low = 0, high = 0;
+  for (int k = 0; k < elements.rank; ++k) {
+    const std::int64_t far =
+        elements.dims[k].x * (static_cast<std::int64_t>(elements.dims[k].extent) - 1);
+    (far < 0 ? low : high) += far;
+  }
+  return low >= -most && high <= most;
+}
 
 bool is_one(const detail::axes& results, stride_of stride) {
   for (int k = 0; k < results.rank; ++k)
@@ -27,11 +39,14 @@ namespace {
 
 // Sectors of memory that a warp reads of neighbours along some axes.
 std::size_t sectors_of(const detail::axes& along, dtype type) {
-  std::set<std::int64_t> sectors;
-  const index n = std::min<index>(32, along.size());
+  std::array<std::int64_t, 32> sectors;
+  const index n = std::min<index>(sectors.size(), along.size());
   for (index i = 0; i < n; ++i)
-    sectors.insert(along.offset_of(i).x * static_cast<std::int64_t>(size_of(type)) >> 5);
-  return sectors.size() * (32 / std::max<index>(n, 1));
+    sectors[i] = along.offset_of(i).x * static_cast<std::int64_t>(size_of(type)) >> 5;
+  const auto end = sectors.begin() + static_cast<std::ptrdiff_t>(n);
+  std::sort(sectors.begin(), end);
+  return static_cast<std::size_t>(std::unique(sectors.begin(), end) - sectors.begin()) *
+         (sectors.size() / std::max<index>(n, 1));
 }
 
 }  // namespace
@@ -45,23 +60,24 @@ operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& 
   v.of.n = l.n;
   v.of.places = l.along;
   v.elements = l.elements;
-  v.listed = l.n > 0 && !l.is_strided();
+  v.listed = l.n > 0 && l.elements.rank > 1;
   v.one = one;
   if (!v.one) v.of.matrices = matrices_of(results, stride);
   v.count = l.vectors * (v.one ? 1 : results.size());
-  v.pack = 1;
-  if (v.listed) {
-    v.across = sectors_of(l.along, l.type) <= sectors_of(l.elements, l.type);
-    return v;
-  }
   v.of.element_stride = l.element_stride;
-  v.across = l.vectors > 1 && std::abs(l.vector_stride) < std::abs(l.element_stride);
+  v.pack = 1;
+  v.across = l.is_strided()
+                 ? l.vectors > 1 && std::abs(l.vector_stride) < std::abs(l.element_stride)
+                 : sectors_of(l.along, l.type) <= sectors_of(l.elements, l.type);
+  if (v.listed || (v.across && !l.is_strided())) return v;
   const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
-  const std::int64_t near = v.across ? l.vector_stride : l.element_stride,
-                     far = v.across ? l.element_stride : l.vector_stride;
-  bool packs = near == 1 && far % pack == 0 && reinterpret_cast<std::uintptr_t>(l.data) % 16 == 0 &&
+  const std::int64_t near = v.across ? l.vector_stride : l.element_stride;
+  bool packs = near == 1 && (!v.across || l.element_stride % pack == 0) &&
+               reinterpret_cast<std::uintptr_t>(l.data) % 16 == 0 &&
                (v.across ? l.vectors : l.n) % static_cast<index>(pack) == 0;
   for (int k = 0; k < v.of.matrices.rank; ++k) packs = packs && v.of.matrices.dims[k].x % pack == 0;
+  for (int k = 0; k < l.along.rank && !v.across; ++k)
+    packs = packs && l.along.dims[k].x % pack == 0;
   if (packs) v.pack = static_cast<int>(pack);
   return v;
 }

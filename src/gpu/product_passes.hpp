@@ -30,6 +30,8 @@ struct operand_vectors {
   }
 };
 
+/// Whether offsets of 32 bits say where elements lie along these axes.
+bool are_near(const detail::axes& elements);
 using stride_of = std::int64_t detail::axes::axis::*;
 /// Whether all results have the same matrix of an operand.
 bool is_one(const detail::axes& results, stride_of stride);

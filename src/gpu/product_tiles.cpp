@@ -3,6 +3,7 @@
 #include <bitfold/cuda/few_products.hpp>
 #include <cstddef>
 #include <cmath>
+#include <utility>
 
 #include "few_products.hpp"
 #include "product_passes.hpp"
@@ -104,9 +105,9 @@ class tile_planner {
     return std::move(plan_);
   }
 
-  /// Nanoseconds, about. 0 of few, which no other way is as fast for.
+  /// Nanoseconds, about. 0 of few, whose vectors are read once: no other way is as fast.
   double time(const products_numbers& by, const device_facts& on) const {
-    if (columns_of_few(of_.product, rows_, columns_, a_.v.of.n) > 0) return 0;
+    if (columns_of_few(of_.product, rows_, columns_, a_.v.of.n) == columns_) return 0;
     const double processors = on.processors, n = static_cast<double>(a_.v.of.n),
                  blocks = static_cast<double>(tiles_ * parts_), part = static_cast<double>(part_),
                  of_tiles = std::ceil(blocks / processors) * part,
@@ -266,12 +267,10 @@ bool can_be_tiles(const product_problem& of, const device_facts& on) {
 }
 
 plan plan_tiles(const product_problem& of, std::size_t memory, const device_facts& on) {
-  if (is_of_few(of)) return plan_few(of);
   return tile_planner(of, memory, on).made(memory, on);
 }
 
 double time_of_tiles(const product_problem& of, const device_facts& on) {
-  if (is_of_few(of)) return 0;
   return tile_planner(of, static_cast<std::size_t>(-1), on).time(on.numbers->products, on);
 }
 

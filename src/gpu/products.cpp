@@ -7,12 +7,12 @@
 #include <bitfold/cuda/plan.hpp>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "../arguments.hpp"
+#include "few_products.hpp"
 #include "launcher.hpp"
 #include "product_passes.hpp"
 #include "product_tiles.hpp"
@@ -83,7 +83,8 @@ class library_planner {
     // millions.
     const std::size_t noted = measured_ + scale_bytes_ + a_.offset_bytes() + b_.offset_bytes(),
                       most = std::max(memory, noted + noted / 4);
-    while (noted + bytes_of(part_) > most && can_shrink()) shrink();
+    while ((noted + bytes_of(part_) > most || batch_of(part_) > most_of_batch) && can_shrink())
+      shrink();
   }
 
   plan made() {
@@ -106,13 +107,18 @@ class library_planner {
     const double results = static_cast<double>(pitch_of(all_.rows) * pitch_of(all_.columns) *
                                                all_.matrices),
                  elements = static_cast<double>((a_.count + b_.count) * all_.n),
-                 size = static_cast<double>(size_of(a_.type)),
                  products = results * static_cast<double>(all_.n) * way_.sums,
-                 bytes = elements * (size + 2 * way_.digits) + results * 8 * way_.sums;
+                 bytes = bytes_read(a_) + bytes_read(b_) + elements * 2 * way_.digits +
+                         results * 8 * way_.sums;
     return by.of_call_library + (products / by.library + bytes / by.bytes) / on_.processors;
   }
 
  private:
+  // What is not read once is measured first.
+  double bytes_read(const operand_vectors& v) const {
+    return static_cast<double>(v.count * all_.n * size_of(v.type)) * (is_read_once(v) ? 1 : 2);
+  }
+
   // ---- Memory
 
   std::size_t digit_bytes_of(const part_sizes& p, index vectors) const {
@@ -127,7 +133,11 @@ class library_planner {
     return digit_bytes_of(p, p.rows) + digit_bytes_of(p, p.columns) + sum_bytes_of(p) +
            scratch_bytes_;
   }
-  static constexpr index least = 64, least_n = 1024;
+  // Kernels count the matrices of a batch along one side of their grid.
+  index batch_of(const part_sizes& p) const {
+    return p.matrices > 1 ? p.matrices * static_cast<index>(way_.bytes ? 1 : way_.sums) : 1;
+  }
+  static constexpr index most_of_batch = 65535, least = 64, least_n = 1024;
   bool can_shorten() const { return !way_.bytes && part_.n > least_n; }
   bool can_shrink() const {
     return part_.matrices > 1 || part_.rows > least || part_.columns > least || can_shorten() ||
@@ -278,24 +288,17 @@ class library_planner {
 }  // namespace
 
 bool can_contract(const product_problem& of) {
-  const auto is_near = [](const detail::axes& along) {
-    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    std::int64_t low = 0, high = 0;
-    for (int k = 0; k < along.rank; ++k) {
-      const std::int64_t far =
-          along.dims[k].x * (static_cast<std::int64_t>(along.dims[k].extent) - 1);
-      (far < 0 ? low : high) += far;
-    }
-    return low >= -most && high <= most;
-  };
-  return is_near(of.a.elements) && is_near(of.b.elements);
+  return (of.a.elements.rank <= 1 || are_near(of.a.elements)) &&
+         (of.b.elements.rank <= 1 || are_near(of.b.elements));
 }
 
 plan plan_product(const product_problem& of, std::size_t memory, const device_facts& on,
                   product_way way) {
+  if (way != product_way::library && is_of_few(of)) return plan_few(of);
+  if (way == product_way::tiles && can_be_tiles(of, on)) return plan_tiles(of, memory, on);
   library_planner by_library(of, memory, on);
-  const bool by_tiles = way != product_way::library && can_be_tiles(of, on) &&
-                        (way == product_way::tiles || time_of_tiles(of, on) < by_library.time());
+  const bool by_tiles = way == product_way::fastest && can_be_tiles(of, on) &&
+                        time_of_tiles(of, on) < by_library.time();
   return by_tiles ? plan_tiles(of, memory, on) : by_library.made();
 }
 

@@ -26,7 +26,7 @@ struct product_problem {
 /// library.
 enum class product_way : std::uint8_t { fastest, tiles, library };
 
-/// Whether elements are no further apart than their offsets, where they are listed, can say.
+/// Whether elements along several axes are no further apart than their offsets can say.
 bool can_contract(const product_problem& of);
 /// A plan whose workspace is at most `memory` bytes, or as few as there can be: then parts of the
 /// operands, and of the results, are made one after the other. Tiles that there cannot be are the

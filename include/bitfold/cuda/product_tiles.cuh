@@ -9,8 +9,6 @@
 
 namespace bitfold::cuda {
 
-// ---- Vectors ------------------------------------------------------------------------------------
-
 /// What a block knows of a vector.
 struct tile_scale {
   int scale;  ///< 8 s and its specials

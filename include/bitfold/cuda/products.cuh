@@ -92,8 +92,7 @@ struct largest_magnitude {
       join(other);
     }
   }
-  template <class Vectors>
-  __device__ void note(const Vectors& of, index vector) const {
+  __device__ void note(const product_vectors& of, index vector) const {
     if (finite != 0) raise_to(of.largest[vector], static_cast<std::uint64_t>(finite));
     if (specials != 0) set_bits_of(of.specials[vector], specials);
   }
