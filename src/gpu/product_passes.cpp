@@ -28,14 +28,15 @@ bool is_one(const detail::axes& results, stride_of stride) {
   return true;
 }
 
+namespace {
+
+// Where the matrices of an operand are, for each result.
 detail::axes matrices_of(const detail::axes& results, stride_of stride) {
   detail::axes matrices;
   for (int k = 0; k < results.rank; ++k)
     matrices.dims[matrices.rank++] = {results.dims[k].extent, results.dims[k].*stride, 0};
   return matrices;
 }
-
-namespace {
 
 // Sectors of memory that a warp reads of neighbours along some axes.
 std::size_t sectors_of(const detail::axes& along, dtype type) {
@@ -48,8 +49,6 @@ std::size_t sectors_of(const detail::axes& along, dtype type) {
   return static_cast<std::size_t>(std::unique(sectors.begin(), end) - sectors.begin()) *
          (sectors.size() / std::max<index>(n, 1));
 }
-
-}  // namespace
 
 operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
                            stride_of stride, bool one) {
@@ -80,6 +79,18 @@ operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& 
     packs = packs && l.along.dims[k].x % pack == 0;
   if (packs) v.pack = static_cast<int>(pack);
   return v;
+}
+
+}  // namespace
+
+operand_vectors rows_of(const product_problem& of) {
+  const bool one = is_one(of.results, &detail::axes::axis::x),
+             again = of.results.size() > 1 && is_one(of.results, &detail::axes::axis::y);
+  return vectors_of(of.a, of.results, &detail::axes::axis::x, one && !again);
+}
+operand_vectors columns_of(const product_problem& of) {
+  const stride_of y = &detail::axes::axis::y;
+  return vectors_of(of.b, of.results, y, is_one(of.results, y));
 }
 
 cuda::product_output output_of(index rows, index columns, const detail::addend_layout* addend,

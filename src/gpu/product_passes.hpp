@@ -35,16 +35,10 @@ bool are_near(const detail::axes& elements);
 using stride_of = std::int64_t detail::axes::axis::*;
 /// Whether all results have the same matrix of an operand.
 bool is_one(const detail::axes& results, stride_of stride);
-/// Of several results, where both operands have one matrix: the left one's is then taken again for
-/// each.
-inline bool both_are_one(const detail::axes& results) {
-  return results.size() > 1 && is_one(results, &detail::axes::axis::x) &&
-         is_one(results, &detail::axes::axis::y);
-}
-/// Where the matrices of an operand are, for each result.
-detail::axes matrices_of(const detail::axes& results, stride_of stride);
-operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
-                           stride_of stride, bool one);
+/// The vectors of both operands. Of several results, where both have one matrix, the left one's is
+/// taken again for each.
+operand_vectors rows_of(const product_problem& of);
+operand_vectors columns_of(const product_problem& of);
 cuda::product_output output_of(order::index rows, order::index columns,
                                const detail::addend_layout* addend, void* out);
 

@@ -63,11 +63,7 @@ tile_shape shape_of(index rows, index columns, int digits, bool listed, bool acr
 class tile_planner {
  public:
   tile_planner(const product_problem& of, std::size_t memory, const device_facts& on)
-      : of_(of),
-        digits_(digits_of(of.product)),
-        a_{vectors_of(of.a, of.results, &axes::axis::x,
-                      is_one(of.results, &axes::axis::x) && !both_are_one(of.results))},
-        b_{vectors_of(of.b, of.results, &axes::axis::y, is_one(of.results, &axes::axis::y))} {
+      : of_(of), digits_(digits_of(of.product)), a_{rows_of(of)}, b_{columns_of(of)} {
     rows_ = b_.v.one ? a_.v.count : a_.v.of.vectors;
     columns_ = !b_.v.one && a_.v.one ? b_.v.count : b_.v.of.vectors;
     matrices_ = a_.v.one || b_.v.one ? 1 : of.results.size();

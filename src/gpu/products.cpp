@@ -60,10 +60,8 @@ class library_planner {
       : of_(of),
         on_(on),
         way_(way_of(of.product.bits(), of.a.n)),
-        a_(vectors_of(of.a, of.results, &detail::axes::axis::x,
-                      is_one(of.results, &detail::axes::axis::x) && !both_are_one(of.results))),
-        b_(vectors_of(of.b, of.results, &detail::axes::axis::y,
-                      is_one(of.results, &detail::axes::axis::y))) {
+        a_(rows_of(of)),
+        b_(columns_of(of)) {
     const index results = of.results.size();
     all_ = {1, of.a.vectors, of.b.vectors, std::max<index>(of.a.n, 1)};
     if (b_.one)
@@ -135,7 +133,7 @@ class library_planner {
   }
   // Kernels count the matrices of a batch along one side of their grid.
   index batch_of(const part_sizes& p) const {
-    return p.matrices > 1 ? p.matrices * static_cast<index>(way_.bytes ? 1 : way_.sums) : 1;
+    return p.matrices * static_cast<index>(way_.bytes ? 1 : way_.sums);
   }
   static constexpr index most_of_batch = 65535, least = 64, least_n = 1024;
   bool can_shorten() const { return !way_.bytes && part_.n > least_n; }
@@ -233,10 +231,9 @@ class library_planner {
 
   void multiply(const part_sizes& part, index n, bool adds) {
     const index pitch = pitch_of(n), rows = sum_rows(part), columns = sum_columns(part);
-    plan_.steps.emplace_back(
-        integer_product{digits_a_, digits_b_, sums_, rows, columns, pitch,
-                        part.matrices * static_cast<index>(way_.bytes ? 1 : way_.sums),
-                        rows * pitch, columns * pitch, adds, scratch_, scratch_bytes_});
+    plan_.steps.emplace_back(integer_product{digits_a_, digits_b_, sums_, rows, columns, pitch,
+                                             batch_of(part), rows * pitch, columns * pitch, adds,
+                                             scratch_, scratch_bytes_});
   }
 
   void reduce(const part_sizes& part) {
