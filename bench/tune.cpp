@@ -1,8 +1,13 @@
 // A sweep of the tables that plans are made with (src/gpu/tuning.cpp), on the GPU that is here: for
-// each line, requests that it chooses, with its numbers halved and doubled, and without it. The
-// same plan is not timed twice. No number moves a bit, so that any may be tried. Needs no nvcc.
+// each line, requests that it chooses, with its numbers halved and doubled, and without it. (Of
+// outputs, what is enough is changed up to eightfold: how the last wave of blocks fills a GPU
+// depends on it.) The same plan is not timed twice. No number moves a bit, so that any may be
+// tried. Needs no nvcc.
 //
-//   bitfold_bench_tune RESULT.jsonl [WORD]   (of the lines whose name has the word)
+//   bitfold_bench_tune RESULT.jsonl [WORD [REQUESTS]]
+//
+// WORD: of the lines whose name has it. REQUESTS: of those whose name this regular expression
+// finds.
 //
 // Times are medians of 9, each of a CUDA graph that holds the passes several times, the table's and
 // the change's in turn.
@@ -14,6 +19,7 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <regex>
 #include <tuple>
 
 #include "binned.hpp"
@@ -63,8 +69,9 @@ struct change {
 
 class sweep {
  public:
-  explicit sweep(std::string_view word)
+  sweep(std::string_view word, const std::string& requests)
       : word_(word),
+        requests_(requests),
         on_(gpu::facts_of_current_device()),
         table_(*on_.numbers),
         x_(most_bytes),
@@ -121,15 +128,17 @@ class sweep {
   }
   request axes(const std::string& of, const std::vector<reduction>& all,
                const std::vector<std::int64_t>& extents, const std::vector<int>& along,
-               const std::vector<int>& order = {}) const {
+               const std::vector<int>& order = {}, bool is_sliced = false) const {
     std::string name = of + "/";
     for (const std::int64_t e : extents)
       name += (name.back() == '/' ? "" : "x") + std::to_string(e);
+    if (is_sliced) name += " without the first column";
     if (!order.empty()) name += " in order ";
     for (const int axis : order) name += std::to_string(axis);
     name += " over ";
     for (const int axis : along) name += std::to_string(axis);
-    const view stored = row_major(all[0].in(), x_.begin(), extents);
+    view stored = row_major(all[0].in(), x_.begin(), extents);
+    if (is_sliced) stored = sliced(stored, stored.rank - 1, 1, extents.back() - 1);
     const detail::layout l =
         detail::layout_of(order.empty() ? stored : permuted(stored, order), nullptr, along);
     return {name, [all, l](const gpu::device_facts& on) { return gpu::plan_axes(all, l, {}, on); },
@@ -237,20 +246,28 @@ class sweep {
                               std::size_t most) const {
     std::vector<request> some;
     for (const request& r : from)
-      if (some.size() < most && is_chosen(plan_of(r, table_), line)) some.push_back(r);
+      if (some.size() < most && std::regex_search(r.name, requests_) &&
+          is_chosen(plan_of(r, table_), line))
+        some.push_back(r);
     return some;
   }
 
-  // Half and double of a number of a line.
+  // Multiples of a number of a line: half and double, and 2 to the power of up to `most_power`.
   template <class Lines, class T>
   void vary(std::vector<change>& to, const std::string& name, Lines change::* lines, std::size_t k,
             T std::remove_reference_t<decltype((std::declval<Lines&>()[0]))>::* number, T least,
-            T most) const {
-    for (const bool twice : {false, true}) {
-      change c(name + (twice ? " doubled" : " halved"), table_);
+            T most, int most_power = 1) const {
+    for (int power = -most_power; power <= most_power; ++power) {
+      const T factor = static_cast<T>(1 << std::abs(power));
+      change c(name + (power == -1 ? " halved"
+                       : power == 1
+                           ? " doubled"
+                           : (power < 0 ? " / " : " x ") + std::to_string(1 << std::abs(power))),
+               table_);
       T& value = (c.*lines)[k].*number;
       const T before = value;
-      value = std::clamp<T>(static_cast<T>(twice ? value * 2 : value / 2), least, most);
+      value =
+          std::clamp<T>(static_cast<T>(power > 0 ? value * factor : value / factor), least, most);
       if (value != before && before != 0) to.push_back(std::move(c));
     }
   }
@@ -322,39 +339,59 @@ class sweep {
     struct shape {
       std::vector<std::int64_t> extents;
       std::vector<int> along, order{};  // of a transposed array: its axes as they are stored
+      bool is_sliced = false;
     };
-    const std::vector<shape> shapes{
-        {{1 << 20, 16}, {1}},    {{1 << 20, 64}, {1}},       {{1 << 16, 1024}, {1}},
-        {{64, 4096}, {1}},       {{8192, 4096}, {1}},        {{1 << 15, 1000}, {1}},
-        {{1000, 1001}, {1}},     {{1 << 15, 1001}, {1}},     {{1 << 18, 129}, {1}},
-        {{4096, 16384}, {1}},    {{32, 1 << 20}, {1}},       {{128, 50257}, {1}},
-        {{4000, 50257}, {1}},    {{1 << 22, 7}, {1}},        {{20, 1 << 20}, {0}},
-        {{50, 1 << 20}, {0}},    {{1000, 4001}, {0}},        {{1000, 20001}, {0}},
-        {{1000, 100001}, {0}},   {{100, 30001}, {0}},        {{100000, 33}, {0}},
-        {{100000, 101}, {0}},    {{1 << 20, 33}, {0}},       {{1 << 18, 33}, {1}},
-        {{1 << 18, 50}, {1}},    {{1 << 18, 65}, {1}},       {{1 << 18, 81}, {1}},
-        {{1 << 18, 100}, {1}},   {{1 << 18, 200}, {1}},      {{1 << 16, 2049}, {1}},
-        {{4096, 4096}, {0}},     {{1 << 20, 64}, {0}},       {{1 << 22, 3}, {0}},
-        {{1000, 1001}, {0}},     {{300000, 257}, {0}},       {{32, 64, 56, 56}, {0, 2, 3}},
-        {{32, 64, 56, 56}, {1}}, {{256, 2048, 7, 7}, {2, 3}}};
+    const std::vector<shape> shapes{{{1 << 20, 16}, {1}},          {{1 << 20, 64}, {1}},
+                                    {{1 << 16, 1024}, {1}},        {{64, 4096}, {1}},
+                                    {{8192, 4096}, {1}},           {{1 << 15, 1000}, {1}},
+                                    {{1000, 1001}, {1}},           {{1 << 15, 1001}, {1}},
+                                    {{1 << 18, 129}, {1}},         {{4096, 16384}, {1}},
+                                    {{32, 1 << 20}, {1}},          {{128, 50257}, {1}},
+                                    {{4000, 50257}, {1}},          {{1 << 22, 7}, {1}},
+                                    {{20, 1 << 20}, {0}},          {{50, 1 << 20}, {0}},
+                                    {{1000, 4001}, {0}},           {{1000, 20001}, {0}},
+                                    {{1000, 100001}, {0}},         {{100, 30001}, {0}},
+                                    {{100000, 33}, {0}},           {{100000, 101}, {0}},
+                                    {{1 << 20, 33}, {0}},          {{1 << 18, 33}, {1}},
+                                    {{1 << 18, 50}, {1}},          {{1 << 18, 65}, {1}},
+                                    {{1 << 18, 81}, {1}},          {{1 << 18, 100}, {1}},
+                                    {{1 << 18, 200}, {1}},         {{1 << 16, 2049}, {1}},
+                                    {{4096, 4096}, {0}},           {{1 << 20, 64}, {0}},
+                                    {{1 << 22, 3}, {0}},           {{1000, 1001}, {0}},
+                                    {{300000, 257}, {0}},          {{32, 64, 56, 56}, {0, 2, 3}},
+                                    {{32, 64, 56, 56}, {1}},       {{256, 2048, 7, 7}, {2, 3}},
+                                    {{16384, 4096}, {1}},          {{16384, 4096}, {0}},
+                                    {{1335, 50257}, {1}},          {{256, 262144}, {0}},
+                                    {{334, 64, 56, 56}, {0, 2, 3}}};
+    const std::vector<shape> slices{{{16384, 4096}, {1}, {}, true},
+                                    {{16384, 4096}, {0}, {}, true},
+                                    {{1335, 50258}, {1}, {}, true},
+                                    {{334, 64, 56, 56}, {2, 3}, {}, true}};
     const std::vector<shape> transposed{{{8192, 8192}, {0, 1}, {1, 0}},
                                         {{4097, 4099}, {0, 1}, {1, 0}},
                                         {{1001, 1000}, {0, 1}, {1, 0}},
                                         {{64, 56, 56, 64}, {0, 1, 2, 3}, {0, 3, 1, 2}},
-                                        {{64, 56, 56, 64}, {1, 2, 3}, {0, 3, 1, 2}}};
+                                        {{64, 56, 56, 64}, {1, 2, 3}, {0, 3, 1, 2}},
+                                        {{334, 56, 56, 64}, {2, 3}, {0, 3, 1, 2}},
+                                        {{334, 56, 56, 64}, {0, 2, 3}, {0, 3, 1, 2}},
+                                        {{170, 12, 512, 64}, {1, 3}, {0, 1, 3, 2}}};
     std::vector<request> all;
     for (const dtype t : {dtype::f32, dtype::f16})
       for (const auto& [name, some] : lists(t))
-        for (const auto& of : {shapes, transposed})
-          for (const shape& s : of) all.push_back(axes(name, some, s.extents, s.along, s.order));
+        for (const auto& of : {shapes, slices, transposed})
+          for (const shape& s : of)
+            all.push_back(axes(name, some, s.extents, s.along, s.order, s.is_sliced));
     for (std::size_t k = 0; k < table_.outputs.size(); ++k) {
       std::vector<change> changes;
       vary(changes, "threads", &change::outputs, k, &gpu::outputs_line::threads, 32, 512);
       vary(changes, "enough", &change::outputs, k, &gpu::outputs_line::enough, gpu::index{1},
-           gpu::index{1} << 30);
+           gpu::index{1} << 30, 3);
       vary(changes, "more", &change::outputs, k, &gpu::outputs_line::more, gpu::index{1},
            gpu::index{1} << 30);
       if (k + 1 < table_.outputs.size()) leave_out(changes, &change::outputs, k);
+      if (table_.outputs[k].by == gpu::strategy::columns)
+        vary(changes, "beside", &change::outputs, k, &gpu::outputs_line::beside, gpu::index{1},
+             gpu::index{64}, 2);
       compare(table_.outputs[k].name, chosen(table_.outputs[k].name, all, 40), std::move(changes));
     }
   }
@@ -426,6 +463,7 @@ class sweep {
   }
 
   std::string word_;
+  std::regex requests_;
   const gpu::device_facts& on_;
   const gpu::tuning& table_;
   gpu::device_memory x_, list_, workspace_, results_;
@@ -436,11 +474,11 @@ class sweep {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 2 && argc != 3)
-    throw error(errc::usage, "usage: bitfold_bench_tune RESULT.jsonl [WORD]");
+  if (argc < 2 || argc > 4)
+    throw error(errc::usage, "usage: bitfold_bench_tune RESULT.jsonl [WORD [REQUESTS]]");
   if (cuda::devices().empty()) throw error(errc::no_device, "no usable GPU");
   (void)gpu::current_device();
-  sweep s(argc == 3 ? argv[2] : "");
+  sweep s(argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "");
   s.all();
   bench::json header = bench::header("tune", argc, argv);
   header["gpu"] = cuda::devices()[0];

@@ -183,11 +183,11 @@ TEST_CASE("whatever a table says of outputs on axes moves no bit") {
         line.only_neighbours = false;
         line.enough = enough;
         line.more = 4 * enough;
+        line.beside = enough == 1 ? 4 : 16;
         line.most_blocks = enough == 1 ? 7 : 1 << 20;
         const std::array lines{line, test::numbers().outputs.back()};
         gpu::tuning mine = test::numbers();
         mine.outputs = lines;
-        mine.groups_beside = enough == 1 ? 4 : 16;
         mine.states_of_one_pass = enough == 1 ? 100 : 1 << 12;
         INFO(extents[0] << " x " << extents[1] << ", " << line.name << ", " << enough);
         const auto plan = [&](const auto& on) { return gpu::plan_axes(all, l, {}, on); };

@@ -40,6 +40,7 @@ struct outputs_line {
   /// column that a block takes at least.
   index enough = 1, more = 1;
   index most_blocks = 1 << 20;
+  index beside = 16;  ///< of columns: groups of neighbouring ones that a block takes at most
 };
 
 /// Of segments, and of keys once they are sorted.
@@ -110,7 +111,6 @@ struct tuning {
   /// Arrays of so many tiles, and so many elements, are for one block; longer ones are for leaves.
   index tiles_of_one_block, elements_of_one_block;
   std::span<const outputs_line> outputs;
-  index groups_beside;       ///< groups of columns that a block takes at most
   index states_of_one_pass;  ///< of an output's leaves, before several are folded to one
   segments_numbers segments;
   exact_numbers exact;

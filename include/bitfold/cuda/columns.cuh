@@ -83,26 +83,31 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 
       if (const int size = n - at, end = min(order::lane_count(size), begin + lanes);
           size > 0 && begin < end) {
         thread_counter<of_columns, of_many, 6> of_leaf;
-        if (size <= order::lanes) {  // of one row: several lanes at once, so that many loads are on
-                                     // their way
-          constexpr int beside = order::rows;
+        constexpr int few = 2, beside = order::rows / few;
+        if (size <= few * order::lanes) {  // several lanes at once: many loads are on their way
 #pragma unroll 1
           for (int l = begin; l < end; l += beside) {
             const int count = min(beside, end - l);
-            in_rows v;
+            typename Source::template columns<Many>::some v[beside][few];
 #pragma unroll
-            for (int r = 0; r < beside; ++r)
-              if (r < count) v.x[r] = columns.load((at + l + r) * stride);
+            for (int k = 0; k < beside; ++k)
+#pragma unroll
+              for (int r = 0; r < few; ++r)
+                if (const int i = l + k + r * order::lanes; k < count && i < size)
+                  v[k][r] = columns.load((at + i) * stride);
             of_many s[beside];
 #pragma unroll
-            for (int r = 0; r < beside; ++r) {
-              in_rows one;
-              one.x[0] = v.x[r];
-              s[r] = lane(one, 1, at + l + r);
-            }
-            fold_owned<of_columns>(s, count,
-                                   [](int, int width) { return static_cast<index>(width); });
-            of_leaf.push(s[0], static_cast<index>(count));
+            for (int k = 0; k < beside; ++k)
+#pragma unroll
+              for (int p = 0; p < Many; ++p)
+                s[k].each[p] = method::fold_lane<F, few>(order::lane_size(size, l + k), [&](int r) {
+                  return columns.get(v[k][r], p, at + l + k + r * order::lanes);
+                });
+            const auto elements = [=](int first, int width) {
+              return leaf_lanes{size}(l + first, width);
+            };
+            fold_owned<of_columns>(s, count, elements);
+            of_leaf.push(s[0], elements(0, count));
           }
         } else {
           next = load(at + begin, order::lane_size(size, begin));

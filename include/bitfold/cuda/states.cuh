@@ -10,14 +10,26 @@ namespace bitfold::cuda {
 // thread 0's.
 template <class F, class S>
 __device__ S fold_nodes_by_warp(const S* states, index node, index n, index first, index end) {
+  constexpr int ahead = sizeof(S) <= 16 ? 4 : 2;  // whose states are on their way together
   const int t = threadIdx.x % warp;
+  const auto here_at = [=](index k) {
+    return k >= end ? 0 : end - k < warp ? static_cast<int>(end - k) : warp;
+  };
   thread_counter<F, S, 17> runs;
 #pragma unroll 1
-  for (index k = first; k < end; k += warp) {
-    const int here = end - k < warp ? static_cast<int>(end - k) : warp;
-    const index left = n - k * node;
-    const S s = fold_warp<F>(states[k + (t < here ? t : 0)], here, equal_runs{node, left});
-    runs.push(s, left < warp * node ? left : warp * node);
+  for (index k = first; k < end; k += ahead * warp) {
+    S s[ahead];
+#pragma unroll
+    for (int a = 0; a < ahead; ++a)
+      if (t < here_at(k + a * warp)) s[a] = states[k + a * warp + t];
+#pragma unroll
+    for (int a = 0; a < ahead; ++a) {
+      const int here = here_at(k + a * warp);
+      if (here == 0) break;
+      const index left = n - (k + a * warp) * node;
+      runs.push(fold_warp<F>(s[a], here, equal_runs{node, left}),
+                left < warp * node ? left : warp * node);
+    }
   }
   return runs.total();
 }
