@@ -539,6 +539,20 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
   CHECK(made.workspace < (std::size_t{1} << 30) * 5 / 2 + 1);
   CHECK(gpu::plan_product({p, long_l, nullptr, nullptr}, made.workspace, on).workspace ==
         made.workspace);
+  // Little memory makes some thousand parts and no more, and goes to matrices rather than to the
+  // library's algorithms.
+  const matrix_product of_doubles = make_matrix_product(dtype::f64);
+  const auto by_library = [&](const std::vector<std::int64_t>& a,
+                              const std::vector<std::int64_t>& b, std::size_t memory) {
+    const auto of = detail::layout_of(row_major(dtype::f64, &p, a), row_major(dtype::f64, &p, b));
+    return gpu::plan_product({of_doubles, of, nullptr, nullptr}, memory, on,
+                             gpu::product_way::library);
+  };
+  CHECK(by_library({8192, 8192}, {8192, 8192}, 1 << 20).steps.size() < 40'000);
+  const auto batch = [&](std::size_t memory) {
+    return by_library({20000, 8, 64}, {20000, 64, 8}, memory).steps.size();
+  };
+  CHECK(batch(12 << 20) < 2000);
   const std::string text = gpu::explain(
       gpu::plan_product({p, l, nullptr, nullptr}, -1, on, gpu::product_way::library), on);
   CHECK(text.find("cuBLASLt: int8 8192 x 4096 by 4096 x 50272, 9 times") != std::string::npos);

@@ -179,7 +179,8 @@ namespace cuda {
 inline constexpr std::size_t default_product_memory = std::size_t{1} << 30;
 
 /// Bytes of workspace of matmul(): at most `memory`, or as few as there can be (some MiB for rows
-/// and columns of 10^5 elements; 20 for each of very many rows and columns). More memory is faster.
+/// and columns of 10^5 elements; 20 for each of very many rows and columns; what some thousand
+/// parts of the product take). More memory is faster.
 /// Errors: those of matmul.
 std::size_t matmul_workspace_bytes(const matrix_product& p, const view& a, const view& b,
                                    const view* addend = nullptr,

@@ -83,10 +83,13 @@ array_plan plan_array(const cuda::sizes& of, std::size_t n, const cuda::launch& 
 
   cuda::plan p{};
   p.by_leaves = line.tiles == 0;
-  p.threads = shape.threads
-                  ? shape.threads
-                  : static_cast<int>(32 * std::clamp<index>(p.by_leaves ? leaves : tiles, 1,
-                                                            static_cast<index>(line.warps)));
+  // Nodes of leaves are of a power of two of them.
+  index most_warps = static_cast<index>(line.warps);
+  if (p.by_leaves && leaves > most_warps) most_warps = std::bit_floor(most_warps);
+  p.threads =
+      shape.threads
+          ? shape.threads
+          : static_cast<int>(32 * std::clamp<index>(p.by_leaves ? leaves : tiles, 1, most_warps));
   const index warps = static_cast<index>(p.threads) / 32;
   if (p.by_leaves) {
     p.node = warps * order::leaf;

@@ -152,13 +152,14 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
                                               : "bitfold::cuda::exact_integers",
                       packs = is_float(r.in()) ? std::to_string(s.kernel.packs) + ", " : "",
                       sums = packs + std::to_string(s.kernel.blocks) + ", kernel::sums>";
-    instantiation what{"exact_pass", header_of(r.in()), s.kernel.definitions, name + "<" + sums};
+    instantiation what{is_float(r.in()) ? "exact_pass" : "exact_integers", header_of(r.in()),
+                       s.kernel.definitions, name + "<" + sums};
     if (steps) {
       what.name = "exact_pass_in_steps";
       what.expression = name + "_in_steps<" + sums;
     }
     if (alone) {
-      what.name = "exact_pass_alone";
+      what.name = is_float(r.in()) ? "exact_pass_alone" : "exact_integers_alone";
       what.definitions += definition_of_results(p, which);
       what.expression = name + "_alone<" + packs + "kernel::sums, kernel::results>";
     }

@@ -81,7 +81,9 @@ class library_planner {
     // millions.
     const std::size_t noted = measured_ + scale_bytes_ + a_.offset_bytes() + b_.offset_bytes(),
                       most = std::max(memory, noted + noted / 4);
-    while ((noted + bytes_of(part_) > most || batch_of(part_) > most_of_batch) && can_shrink())
+    while ((batch_of(part_) > most_of_batch ||
+            (noted + bytes_of(part_) > most && parts() < most_parts)) &&
+           can_shrink())
       shrink();
   }
 
@@ -136,13 +138,23 @@ class library_planner {
     return p.matrices * static_cast<index>(way_.bytes ? 1 : way_.sums);
   }
   static constexpr index most_of_batch = 65535, least = 64, least_n = 1024;
+  static constexpr index most_parts = 1 << 12;  // each takes some launches
+  index parts() const {
+    return shares(all_.matrices, part_.matrices) * shares(all_.rows, part_.rows) *
+           shares(all_.columns, part_.columns) * shares(all_.n, part_.n);
+  }
   bool can_shorten() const { return !way_.bytes && part_.n > least_n; }
   bool can_shrink() const {
     return part_.matrices > 1 || part_.rows > least || part_.columns > least || can_shorten() ||
            scratch_bytes_ > 0;
   }
-  // Matrices first; then whichever of rows, columns and elements there is most of.
+  // Memory for the library's algorithms where that is much of it all; matrices; then whichever of
+  // rows, columns and elements there is most of.
   void shrink() {
+    if (bytes_of(part_) < 3 * scratch_bytes_) {
+      scratch_bytes_ = 0;
+      return;
+    }
     const auto half = [](index& n, index each) { n = up_to((n + 1) / 2, each); };
     if (part_.matrices > 1) return half(part_.matrices, 1);
     const index largest = std::max(part_.rows, part_.columns);

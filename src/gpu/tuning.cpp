@@ -266,7 +266,7 @@ constexpr sort_line sorts_of_sm_90[] = {
 constexpr tuning sm_90 = {
     .name = "sm_90",
     .measured = "H100, H200",
-    // All 24 operations of one input, 2^28 elements, take 1.05 (f32), 1.32 (f16) and 1.14 times
+    // All operations of one input, 2^28 elements, take 1.05 (f32), 1.32 (f16) and 1.14 times
     // (f64) as long with 12 folds and 192 bytes, and up to 3.3 times with 32 and 368; short arrays
     // 0.7 to 0.9 times.
     .most_folds = 8,

@@ -182,7 +182,7 @@ struct in_bins {
   __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int packs,
                        std::int64_t*) {
     static_assert(U <= most_packs);
-    constexpr int size = pack<T>::size, at_once = 4;
+    constexpr int size = pack<T>::size, at_once = U * size % 4 ? 2 : 4;
     if (packs == U) {  // the usual case, without a question between packs
 #pragma unroll
       for (int i = 0; i < U * size; i += at_once) add<at_once>(x, y, i);
