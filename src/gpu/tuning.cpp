@@ -8,9 +8,9 @@ namespace {
 // ---- sm_90 --------------------------------------------------------------------------------------
 
 // Beside a line: what requests that it chooses take without it, over the time with it, on an H200
-// (bench/results/tuning-h200.jsonl has each, and other numbers; of patches
-// tuning-patches-h200.jsonl). How many tiles an array may have is a matter of how the last wave of
-// blocks fills 132 processors.
+// (bench/results/tuning-h200.jsonl has each, and other numbers; of outputs on axes
+// tuning-outputs-h200.jsonl). How many tiles an array may have, and what is enough, is a matter of
+// how the last wave of blocks fills 132 processors.
 constexpr array_line arrays_of_sm_90[] = {
     {"array: leaves in one block", 16, any_number, 16, 0},
     {"array: leaves of small states", 1024, 16, 8, 0},  // 0.99 to 1.07
@@ -276,7 +276,7 @@ constexpr tuning sm_90 = {
     .elements_of_one_block = 16384,
     .outputs = outputs_of_sm_90,
     .states_of_one_pass = 1 << 12,
-    .segments = {"segments", 64, 32, 1 << 12, 1 << 16, 1 << 11, 1 << 12, 1 << 10},
+    .segments = {"segments", 64, 32, 1 << 11, 1 << 16, 1 << 11, 1 << 12, 1 << 10},
     .exact = {.alone = terms_alone_of_sm_90,
               .together = terms_together_of_sm_90,
               .enough_threads = 128,

@@ -102,14 +102,14 @@ class _At:
 
 
 def _masked(condition: Tensor, value: Tensor) -> Tensor:
-    return torch.where(condition, value, torch.zeros_like(value))
+    return torch.where(condition, value, 0.0)
 
 
 def _prod(a: _At) -> Tensor:
     zero = a.x == 0
-    zeros, others = a.fold("count_nonzero", zero), a.fold("prod", torch.where(zero, torch.ones_like(a.x), a.x))
-    rest = torch.where(zero, _masked(zeros == 1, others), _masked(zeros == 0, others / torch.where(zero, torch.ones_like(a.x), a.x)))
-    return a.g * rest
+    x = torch.where(zero, 1.0, a.x)
+    zeros, others = a.fold("count_nonzero", zero), a.fold("prod", x)
+    return a.g * torch.where(zero, _masked(zeros == 1, others), _masked(zeros == 0, others / x))
 
 
 def _var(a: _At, g: Tensor) -> Tensor:
