@@ -189,7 +189,7 @@ TEST_CASE("whatever a table says of outputs on axes moves no bit") {
         line.only_neighbours = false;
         line.enough = enough;
         line.more = 4 * enough;
-        line.beside = enough == 1 ? 4 : 16;
+        line.beside = line.least_beside = enough == 1 ? 4 : 16;
         line.most_blocks = enough == 1 ? 7 : 1 << 20;
         const std::array lines{line, test::numbers().outputs.back()};
         gpu::tuning mine = test::numbers();

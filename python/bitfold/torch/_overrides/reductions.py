@@ -134,14 +134,17 @@ class _Prod(torch.autograd.Function):
         if not ctx.keepdim:
             g, out = g.unsqueeze(dim), out.unsqueeze(dim)
         zero = x == 0
-        rest = out / x.masked_fill(zero, 1)
-        if not (_has_values(x) and (x.is_cpu or torch.is_grad_enabled()) and not zero.any()):
-            zeros = zero.sum(dim, keepdim=True)
-            others = _product(x.detach().masked_fill(zero, 1), dim, True, None)
-            among_zeros = torch.where(zero & (zeros == 1), others, 0)
-            if torch.is_grad_enabled():
-                among_zeros = _Valued.apply(_running_products(x, dim), among_zeros)
-            rest = torch.where(zeros == 0, rest, among_zeros)
+        if _has_values(x) and (x.is_cpu or torch.is_grad_enabled()) and not zero.any():
+            return g * (out / x), None, None, None
+        others_of = torch.where(zero, 1, x)
+        zeros, others = zero.sum(dim, keepdim=True), _product(others_of.detach(), dim, True, None)
+        rest = torch.where(zeros == 0, out / others_of, 0)
+        of_zeros = torch.where(zeros == 1, others, 0)
+        if torch.is_grad_enabled():
+            of_zeros = _Valued.apply(_running_products(x, dim), torch.where(zero, of_zeros, 0))
+            rest = torch.where(zeros == 0, rest, of_zeros)
+        else:
+            rest = torch.where(zero, of_zeros, rest)
         return g * rest, None, None, None
 
 
