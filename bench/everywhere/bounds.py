@@ -220,7 +220,7 @@ def lines_of(names: str, raw: str) -> Iterator[dict]:
     """Of what ncu said. Kernels of one name together: their times are added up, and their shares are means, weighed by time."""
     with open(raw, newline="") as f:
         rows = list(csv.DictReader(line for line in f if line.startswith('"')))
-    cases = Path(names).read_text().split("\n")
+    cases = Path(names).read_text().splitlines()  # one that was interrupted has no name
     for name, kernels in zip(cases, kernels_of(rows[1:], rows[0])):
         for line in shares(name, [{"calls": 1, **k} for k in kernels]):
             some = [k for k in kernels if k["kernel"] == line["kernel"]]
