@@ -342,23 +342,23 @@ class planner {
 
   void by_columns(const outputs_line& l) {
     const auto threads = static_cast<index>(p_.threads);
-    const index items = leaves_ * groups_;
-    index width = std::min({l.beside, std::bit_ceil(groups_), threads}), split = 1, parts = 1,
-          each = 1;
-    const auto share_out = [&] {
+    const index items = leaves_ * groups_,
+                widest = std::min({l.beside, std::bit_ceil(groups_), threads});
+    index width = widest, split = 1, parts = 1, each = 1, nodes = 1;
+    const auto share_out = [&](index beside) {
+      width = beside;
       split = std::clamp<index>(std::bit_floor(l.enough / 2 / std::max<index>(items, 1)), 1,
                                 std::min<index>(threads / width, 8));
       parts = std::min(threads / width, std::bit_ceil(leaves_) * split);
       each = leaves_of_thread(items / l.enough, parts / split);
-      return shares(leaves_, parts / split * each);
+      nodes = shares(leaves_, parts / split * each);
     };
-    // Fewer columns beside each other, where one node has all of their leaves then.
-    const index widest = width;
-    while (share_out() > 1 && width > l.least_beside) width /= 2;
-    if (shares(leaves_, parts / split * each) > 1) width = widest, share_out();
+    // Fewer beside each other, where one node has all of their leaves then.
+    for (share_out(widest); nodes > 1 && width > l.least_beside;) share_out(width / 2);
+    if (nodes > 1) share_out(widest);
     // Instead of two nodes one, where it leaves work for most processors.
     const index stripes = shares(groups_, threads / parts);
-    if (shares(leaves_, parts / split * each) == 2 && stripes * threads >= l.enough / 4 &&
+    if (nodes == 2 && stripes * threads >= l.enough / 4 &&
         each < index{cuda::most_leaves_of_thread})
       each *= 2;
     p_.parts = static_cast<int>(parts);
