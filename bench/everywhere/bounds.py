@@ -7,9 +7,10 @@
   python bench/everywhere/bounds.py OUT.jsonl [WHICH] --device cpu [--commit COMMIT]   of each function the share of samples, by perf
   python bench/everywhere/bounds.py OUT.jsonl --read NAMES.txt RAW.csv ...             of what ncu said before
 
-A line is a kernel that takes a twentieth of its case, or a function that takes an eighth; and the longest. ncu keeps all that it
-has found until it ends, and runs each kernel several times: some tens of cases take minutes. Functions have names in a package whose
-build did not strip them."""
+A line is a kernel that takes a twentieth of its case, or a function that takes an eighth; and the longest. ncu runs each kernel several
+times, so that a case takes seconds, and keeps all that it has found until it ends. So it is run for some cases at a time, and OUT.jsonl
+has after each what was found until then: with --but it goes on from there. Functions have names in a package whose build did not strip
+them."""
 from __future__ import annotations
 
 import argparse
@@ -53,7 +54,26 @@ READ = 0.93
 #: Above this share a unit is what bounds a kernel; below it the kernel waits.
 BOUND = 60
 SAMPLES = 997  # a second, of perf
+AT_ONCE = 20  # cases, by ncu
 SECONDS = 1.0  # of a case's calls, for perf
+
+
+def wanted(args: argparse.Namespace, device: str) -> Iterator:
+    """The cases that are asked for."""
+    import cases
+
+    only = None
+    if args.slow:
+        only = {case for case, ratio in gate.ratios(results.read(args.slow)[1]).items() if ratio > SLOW}
+    if args.unread:
+        unread = {line["case"] for line in results.read(args.unread)[1] if line.get("read", 1) < READ}
+        only = unread if only is None else only | unread
+    known = {line["of"] for line in results.read(args.but)[1]} if args.but else set()
+    for case in cases.cases(cases.SCALES[device], False):
+        if not re.search(args.cases, case.name) or (only is not None and case.name not in only) or case.name in known:
+            continue
+        if device == "cpu" or case.on_gpus:
+            yield case
 
 
 def chosen(args: argparse.Namespace, device: str) -> Iterator[tuple[str, object]]:
@@ -63,19 +83,10 @@ def chosen(args: argparse.Namespace, device: str) -> Iterator[tuple[str, object]
     import bitfold.torch  # noqa: F401
     import torch
 
-    import cases
     from prepared import prepare
 
     warnings.simplefilter("ignore")
-    wanted = None
-    if args.slow:
-        wanted = {case for case, ratio in gate.ratios(results.read(args.slow)[1]).items() if ratio > SLOW}
-    if args.unread:
-        unread = {line["case"] for line in results.read(args.unread)[1] if line.get("read", 1) < READ}
-        wanted = unread if wanted is None else wanted | unread
-    for case in cases.cases(cases.SCALES[device], False):
-        if not re.search(args.cases, case.name) or (wanted is not None and case.name not in wanted) or (device == "cuda" and not case.on_gpus):
-            continue
+    for case in wanted(args, device):
         made = prepare(case, device)
         with made.ours.context():
             made.ours(), made.ours()
@@ -278,16 +289,23 @@ def read_ncu(files: list[str]) -> tuple[str, list[dict]]:
     return gpu, [line for names, raw in zip(files[::2], files[1::2]) for line in lines_of(names, raw)]
 
 
-def by_ncu(args: argparse.Namespace, folder: str) -> tuple[str, list[dict]]:
+def by_ncu(args: argparse.Namespace, folder: str) -> Iterator[tuple[str, list[dict]]]:
+    """The GPU, and the lines of some cases at a time."""
     names, raw = os.path.join(folder, "names"), os.path.join(folder, "raw.csv")
     ncu = ["ncu", "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw"]
-    asked = ["--metrics", ",".join(METRICS), "--log-file", raw]
-    subprocess.run([*ncu, *asked, sys.executable, __file__, names, *which(args), "--inside"], check=True)
-    return read_ncu([names, raw])
+    asked = ["--metrics", ",".join(METRICS), "--log-file", raw, "--force-overwrite"]
+    all_names = [case.name for case in wanted(args, "cuda")]
+    if not all_names:
+        sys.exit("bounds.py: no such case")
+    for first in range(0, len(all_names), AT_ONCE):
+        these = "^(" + "|".join(map(re.escape, all_names[first : first + AT_ONCE])) + ")$"
+        subprocess.run([*ncu, *asked, sys.executable, __file__, names, "--cases", these, "--inside"], check=True)
+        yield read_ncu([names, raw])
 
 
 def which(args: argparse.Namespace) -> list[str]:
-    return ["--cases", args.cases, *(["--slow", args.slow] if args.slow else []), *(["--unread", args.unread] if args.unread else [])]
+    files = {"--slow": args.slow, "--unread": args.unread, "--but": args.but}
+    return ["--cases", args.cases, *(word for name, file in files.items() if file for word in (name, file))]
 
 
 def main() -> int:
@@ -296,6 +314,7 @@ def main() -> int:
     parser.add_argument("--cases", default="", metavar="REGEX", help="WHICH: those whose names it is found in")
     parser.add_argument("--slow", metavar="RESULT.jsonl", help=f"WHICH: those that take more than {SLOW} times the peer's in a file of bench/everywhere")
     parser.add_argument("--unread", metavar="RESULT.jsonl", help=f"WHICH: and those that read at less than {READ} of a plain read's speed there")
+    parser.add_argument("--but", metavar="BOUNDS.jsonl", help="WHICH: but for those that this file of the same kind has")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--kernels", action="store_true", help="their times alone")
     parser.add_argument("--commit", default="?", help="for the header")
@@ -308,26 +327,29 @@ def main() -> int:
     if args.read and len(args.read) % 2:
         parser.error("--read: names and what ncu said, in turn")
     header = {"device": args.device, "commit": args.commit}
+
+    def write(lines: Iterable[dict], **more: str) -> None:
+        result_lines.write(args.out, result_lines.header("everywhere-bounds", **header, **more), list(lines))
+
     with tempfile.TemporaryDirectory() as folder:
         try:
             if args.device == "cpu":
-                header |= {"cpu": result_lines.cpu(), "profiler": "perf"}
-                lines = list(by_perf(args, folder))
+                write(by_perf(args, folder), cpu=result_lines.cpu(), profiler="perf")
             elif args.kernels:
                 import torch
 
-                lines = list(by_torch(args))
-                header |= {"gpu": torch.cuda.get_device_name(), "profiler": "torch.profiler"}
+                write(by_torch(args), gpu=torch.cuda.get_device_name(), profiler="torch.profiler")
             else:
-                gpu, lines = read_ncu(args.read) if args.read else by_ncu(args, folder)
-                header |= {"gpu": gpu, "profiler": "ncu"}
+                lines: list[dict] = []
+                for gpu, some in [read_ncu(args.read)] if args.read else by_ncu(args, folder):
+                    lines += some
+                    write(lines, gpu=gpu, profiler="ncu")
         except subprocess.CalledProcessError as e:
             print(f"bounds.py: {e.cmd[0]} exits with {e.returncode}", file=sys.stderr)
             return 1
         except FileNotFoundError as e:
             print(f"bounds.py: {e.filename}: no such file or program", file=sys.stderr)
             return 1
-    result_lines.write(args.out, result_lines.header("everywhere-bounds", **header), lines)
     return 0
 
 
