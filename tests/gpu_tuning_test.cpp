@@ -188,6 +188,7 @@ TEST_CASE("whatever a table says of outputs on axes moves no bit") {
         line.least_outputs = line.least_leaves = 0;
         line.only_neighbours = false;
         line.enough = enough;
+        if (enough == 1) line.threads = 96;
         line.more = 4 * enough;
         line.beside = line.least_beside = enough == 1 ? 4 : 16;
         line.most_blocks = enough == 1 ? 7 : 1 << 20;

@@ -347,9 +347,10 @@ class planner {
     index width = widest, split = 1, parts = 1, each = 1, nodes = 1;
     const auto share_out = [&](index beside) {
       width = beside;
+      const index most = std::bit_floor(threads / width);
       split = std::clamp<index>(std::bit_floor(l.enough / 2 / std::max<index>(items, 1)), 1,
-                                std::min<index>(threads / width, 8));
-      parts = std::min(threads / width, std::bit_ceil(leaves_) * split);
+                                std::min<index>(most, 8));
+      parts = std::min(most, std::bit_ceil(leaves_) * split);
       each = leaves_of_thread(items / l.enough, parts / split);
       nodes = shares(leaves_, parts / split * each);
     };
