@@ -39,6 +39,19 @@ inline const gpu::device_facts& this_gpu() {
 }
 inline const gpu::tuning& numbers() { return *this_gpu().numbers; }
 
+/// Those of outputs on axes.
+inline std::vector<gpu::strategy> strategies_of_outputs() {
+  std::vector<gpu::strategy> all;
+  for (int s = static_cast<int>(gpu::strategy::threads);
+       s <= static_cast<int>(gpu::strategy::segment_states); ++s) {
+    const auto what = static_cast<gpu::strategy>(s);
+    if (gpu::takes_elements(what) && what != gpu::strategy::short_segments &&
+        what != gpu::strategy::segment_nodes)
+      all.push_back(what);
+  }
+  return all;
+}
+
 /// Compiles the kernels of these plans that are not there yet, as many at a time as there are
 /// processors.
 inline void prepare(const std::vector<gpu::plan>& plans) {

@@ -381,11 +381,7 @@ std::vector<reduction> some_reductions(dtype t, int inputs) {
 }  // namespace
 
 TEST_CASE("the layouts of these tests go by every strategy of outputs on axes") {
-  for (int s = 0; s <= static_cast<int>(gpu::strategy::segment_states); ++s) {
-    const auto what = static_cast<gpu::strategy>(s);
-    if (s < static_cast<int>(gpu::strategy::threads) || !gpu::takes_elements(what) ||
-        what == gpu::strategy::short_segments || what == gpu::strategy::segment_nodes)
-      continue;
+  for (const gpu::strategy what : test::strategies_of_outputs()) {
     INFO(name(what));
     CHECK(std::ranges::any_of(layouts, [&](const layout_case& c) { return c.by == what; }));
   }

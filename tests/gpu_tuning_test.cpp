@@ -130,6 +130,7 @@ TEST_CASE("whatever a table says of whole arrays moves no bit") {
   gpu::tuning mine = test::numbers();
   for (const auto& [kind, n] : {std::pair{test::kind::special, std::size_t{1}},
                                 {test::kind::special, std::size_t{300}},
+                                {test::kind::special, std::size_t{5000}},
                                 {test::kind::near_one, std::size_t{5000}},
                                 {test::kind::special, most},
                                 {test::kind::near_one, most}}) {
@@ -160,13 +161,46 @@ TEST_CASE("whatever a table says of whole arrays moves no bit") {
 
 TEST_CASE("whatever a table says of outputs on axes moves no bit") {
   const auto all = some_reductions();
-  const test::device_memory data(test::make_data(dtype::f32, test::kind::near_one, 400000, 2));
   struct layout_case {
     std::vector<std::int64_t> extents;
     std::vector<int> axes, order{0, 1};
   };
   std::set<gpu::strategy> seen;
   std::size_t place = 0;  // of a layout, of a line and of what is enough
+  const auto try_tables = [&](const view& v, const std::vector<int>& axes) {
+    const detail::layout l = detail::layout_of(v, nullptr, axes);
+    const auto right = on_cpu(all, v, axes, l.outputs);
+    std::size_t k = place;
+    for (const gpu::outputs_line& own : test::numbers().outputs) {
+      ++k;
+      for (const order::index enough : {order::index{1}, order::index{1} << 24}) {
+        if (!test::takes_kernels(k + (enough == 1), 2)) continue;
+        gpu::outputs_line line = own;
+        line.most_elements = line.most_state = any_number;
+        line.least_outputs = line.least_leaves = 0;
+        line.only_neighbours = false;
+        line.enough = enough;
+        if (enough == 1) line.threads = 96;
+        line.more = 4 * enough;
+        line.beside = enough == 1 ? 4 : 64;
+        line.most_blocks = enough == 1 ? 7 : 1 << 20;
+        const std::array lines{line, test::numbers().outputs.back()};
+        gpu::tuning mine = test::numbers();
+        mine.outputs = lines;
+        mine.states_of_one_pass = enough == 1 ? 100 : 1 << 12;
+        INFO(v.extent[0] << " x " << v.extent[1] << ", " << line.name << ", " << enough);
+        const auto plan = [&](const auto& on) { return gpu::plan_axes(all, l, {}, on); };
+        CHECK(run(plan, mine, all, l.outputs, {v.data}) == right);
+        gpu::device_facts on = test::this_gpu();
+        on.numbers = &mine;
+        const gpu::plan made = plan(on);
+        const auto& first = std::get<gpu::pass>(made.steps.front());
+        seen.insert(std::get<gpu::fold_kernel>(first.what).what);
+      }
+    }
+  };
+  const test::device_memory near_one(test::make_data(dtype::f32, test::kind::near_one, 400000, 2)),
+      special(test::make_data(dtype::f32, test::kind::special, 400000, 2));
   for (const auto& [extents, axes, order] :
        {layout_case{{300, 40}, {1}},
         {{70, 250}, {1}},  // of which a block of staged threads has more than 48 KiB
@@ -176,41 +210,15 @@ TEST_CASE("whatever a table says of outputs on axes moves no bit") {
         {{9000, 4}, {0}},
         {{2500, 40}, {0, 1}, {1, 0}},
         {{5, 64, 64}, {1, 2}, {0, 2, 1}}}) {
-    const view v = permuted(row_major(dtype::f32, data.p, extents), order);
-    const detail::layout l = detail::layout_of(v, nullptr, axes);
-    const auto right = on_cpu(all, v, axes, l.outputs);
-    std::size_t k = place++;
-    for (gpu::outputs_line line : test::numbers().outputs) {
-      ++k;
-      for (const order::index enough : {order::index{1}, order::index{1} << 24}) {
-        if (!test::takes_kernels(k + (enough == 1), 2)) continue;
-        line.most_elements = line.most_state = any_number;
-        line.least_outputs = line.least_leaves = 0;
-        line.only_neighbours = false;
-        line.enough = enough;
-        if (enough == 1) line.threads = 96;
-        line.more = 4 * enough;
-        line.beside = line.least_beside = enough == 1 ? 4 : 16;
-        line.most_blocks = enough == 1 ? 7 : 1 << 20;
-        const std::array lines{line, test::numbers().outputs.back()};
-        gpu::tuning mine = test::numbers();
-        mine.outputs = lines;
-        mine.states_of_one_pass = enough == 1 ? 100 : 1 << 12;
-        INFO(extents[0] << " x " << extents[1] << ", " << line.name << ", " << enough);
-        const auto plan = [&](const auto& on) { return gpu::plan_axes(all, l, {}, on); };
-        CHECK(run(plan, mine, all, l.outputs, {data.p}) == right);
-        gpu::device_facts on = test::this_gpu();
-        on.numbers = &mine;
-        const gpu::plan made = plan(on);
-        const auto& first = std::get<gpu::pass>(made.steps.front());
-        seen.insert(std::get<gpu::fold_kernel>(first.what).what);
-      }
-    }
+    for (const test::device_memory* data : {&near_one, &special})
+      try_tables(permuted(row_major(dtype::f32, data->p, extents), order), axes);
+    ++place;
   }
-  for (const gpu::outputs_line& line : test::numbers().outputs) {
-    INFO(line.name);
-    CHECK(seen.contains(line.by));
+  for (const gpu::strategy s : test::strategies_of_outputs()) {
+    INFO(name(s));
+    CHECK(seen.contains(s));
   }
+  CHECK(seen.size() == test::strategies_of_outputs().size());
 }
 
 TEST_CASE("whatever a table says of sorts and segments moves no bit") {

@@ -148,18 +148,18 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
       first.shared + first.terms.size() * bytes_of_sum(r.in()) <= on.max_shared_bytes;
   const cuda::elements array{nullptr, nullptr, r.in(), p.aligned};
   for (const set_of_terms& s : sets.all) {
-    const std::string name = is_float(r.in()) ? "bitfold::cuda::exact_pass"
-                                              : "bitfold::cuda::exact_integers",
-                      packs = is_float(r.in()) ? std::to_string(s.kernel.packs) + ", " : "",
+    const bool floats = is_float(r.in());
+    const std::string_view of_type = floats ? "exact_pass" : "exact_integers";
+    const std::string name = "bitfold::cuda::" + std::string(of_type),
+                      packs = floats ? std::to_string(s.kernel.packs) + ", " : "",
                       sums = packs + std::to_string(s.kernel.blocks) + ", kernel::sums>";
-    instantiation what{is_float(r.in()) ? "exact_pass" : "exact_integers", header_of(r.in()),
-                       s.kernel.definitions, name + "<" + sums};
+    instantiation what{of_type, header_of(r.in()), s.kernel.definitions, name + "<" + sums};
     if (steps) {
       what.name = "exact_pass_in_steps";
       what.expression = name + "_in_steps<" + sums;
     }
     if (alone) {
-      what.name = is_float(r.in()) ? "exact_pass_alone" : "exact_integers_alone";
+      what.name = floats ? "exact_pass_alone" : "exact_integers_alone";
       what.definitions += definition_of_results(p, which);
       what.expression = name + "_alone<" + packs + "kernel::sums, kernel::results>";
     }

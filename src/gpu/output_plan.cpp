@@ -355,7 +355,8 @@ class planner {
       nodes = shares(leaves_, parts / split * each);
     };
     // Fewer beside each other, where one node has all of their leaves then.
-    for (share_out(widest); nodes > 1 && width > l.least_beside;) share_out(width / 2);
+    constexpr index narrow = 16;
+    for (share_out(widest); nodes > 1 && width > narrow;) share_out(width / 2);
     if (nodes > 1) share_out(widest);
     // Instead of two nodes one, where it leaves work for most processors.
     const index stripes = shares(groups_, threads / parts);

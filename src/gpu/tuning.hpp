@@ -40,8 +40,7 @@ struct outputs_line {
   /// column that a block takes at least.
   index enough = 1, more = 1;
   index most_blocks = 1 << 20;
-  /// Of columns: groups of neighbouring ones that a block takes at most, and at least.
-  index beside = 16, least_beside = 16;
+  index beside = 16;  ///< of columns: groups of neighbouring ones that a block takes at most
 };
 
 /// Of segments, and of keys once they are sorted.

@@ -105,11 +105,17 @@ def _masked(condition: Tensor, value: Tensor) -> Tensor:
     return torch.where(condition, value, 0.0)
 
 
+def product_of_others(zero: Tensor, zeros: Tensor, others: Tensor, quotients: Tensor) -> Tensor:
+    """For each element the product of all others of its row. zero: whether it is 0; zeros: how many of the row are; others: the product of
+    the row's others than these; quotients: that of the row by the element, where none is 0."""
+    return torch.where(zero, _masked(zeros == 1, others), _masked(zeros == 0, quotients))
+
+
 def _prod(a: _At) -> Tensor:
     zero = a.x == 0
     x = torch.where(zero, 1.0, a.x)
     zeros, others = a.fold("count_nonzero", zero), a.fold("prod", x)
-    return a.g * torch.where(zero, _masked(zeros == 1, others), _masked(zeros == 0, others / x))
+    return a.g * product_of_others(zero, zeros, others, others / x)
 
 
 def _var(a: _At, g: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from bitfold import _core
 
 from .. import _engine
 from .._engine import FLOATS, HALF, TENSORS, Uncovered, dims_of, over, wide
+from .._ops import product_of_others
 from .common import GRADIENTS, NUMBERS, REAL, among, ask, covers, fold, heading, quick, square_root
 
 
@@ -138,13 +139,9 @@ class _Prod(torch.autograd.Function):
             return g * (out / x), None, None, None
         others_of = torch.where(zero, 1, x)
         zeros, others = zero.sum(dim, keepdim=True), _product(others_of.detach(), dim, True, None)
-        rest = torch.where(zeros == 0, out / others_of, 0)
-        of_zeros = torch.where(zeros == 1, others, 0)
+        rest = product_of_others(zero, zeros, others, out / others_of)
         if torch.is_grad_enabled():
-            of_zeros = _Valued.apply(_running_products(x, dim), torch.where(zero, of_zeros, 0))
-            rest = torch.where(zeros == 0, rest, of_zeros)
-        else:
-            rest = torch.where(zero, of_zeros, rest)
+            rest = torch.where(zeros == 0, rest, _Valued.apply(_running_products(x, dim), rest))
         return g * rest, None, None, None
 
 
