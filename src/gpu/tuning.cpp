@@ -10,8 +10,8 @@ namespace {
 // Beside a line: what requests that it chooses take without it, over the time with it, on an H200
 // (bench/results/tuning-h200.jsonl has each, and other numbers; of outputs on axes
 // tuning-outputs-h200.jsonl; what is none of its requests has the number of a sweep before it). How
-// many tiles an array may have, and what is enough, is a matter of how the last wave of blocks fills
-// 132 processors.
+// many tiles an array may have, and what is enough, is a matter of how the last wave of blocks
+// fills 132 processors.
 constexpr array_line arrays_of_sm_90[] = {
     {"array: leaves in one block", 16, any_number, 16, 0},
     {"array: leaves of small states", 1024, 16, 8, 0},  // 0.99 to 1.07
