@@ -5,6 +5,41 @@
 
 namespace bitfold::cuda {
 
+// Lanes `begin` to `end` of a leaf of `size` elements in up to Rows rows, which begins at element
+// `at` of Many columns: Beside lanes at once, so that many loads are on their way. Their states are
+// pushed on `to`.
+template <class F, int Many, int Rows, int Beside, class Columns, class Counter>
+__device__ void fold_few_rows(const Columns& columns, std::int64_t stride, int at, int size,
+                              int begin, int end, Counter& to) {
+  using of_columns = fold_of_many<F, Many>;
+#pragma unroll 1
+  for (int l = begin; l < end; l += Beside) {
+    const int count = min(Beside, end - l);
+    typename Columns::some v[Rows][Beside];
+#pragma unroll
+    for (int r = 0; r < Rows; ++r)
+#pragma unroll
+      for (int k = 0; k < Beside; ++k)
+        if (const int i = r * order::lanes + l + k; i < size && k < count)
+          v[r][k] = columns.load((at + i) * stride);
+    std::remove_reference_t<decltype(to.pending[0])> s[Beside];
+#pragma unroll
+    for (int k = 0; k < Beside; ++k) {
+      const int rows = Rows == 1 ? 1 : order::lane_size(size, l + k);
+#pragma unroll
+      for (int p = 0; p < Many; ++p)
+        s[k].each[p] = method::fold_lane<F, Rows>(
+            rows, [&](int r) { return columns.get(v[r][k], p, at + l + k + r * order::lanes); });
+    }
+    // With one row a lane is one element, so counts are widths, which the compiler knows.
+    const auto elements = [=](int first, int width) {
+      return Rows == 1 ? static_cast<index>(width) : leaf_lanes{size}(l + first, width);
+    };
+    fold_owned<of_columns>(s, count, elements);
+    to.push(s[0], elements(0, count));
+  }
+}
+
 // Outputs whose elements lie at equal distances, and which are neighbours: a thread takes Many of
 // them, and of each some leaves, or of a single leaf one in `split` of its lanes, a part; a block
 // `parts` neighbouring ones, a node, of as many outputs as it has room for.
@@ -83,32 +118,10 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 
       if (const int size = n - at, end = min(order::lane_count(size), begin + lanes);
           size > 0 && begin < end) {
         thread_counter<of_columns, of_many, 6> of_leaf;
-        constexpr int few = 2, beside = order::rows / few;
-        if (size <= few * order::lanes) {  // several lanes at once: many loads are on their way
-#pragma unroll 1
-          for (int l = begin; l < end; l += beside) {
-            const int count = min(beside, end - l);
-            typename Source::template columns<Many>::some v[beside][few];
-#pragma unroll
-            for (int k = 0; k < beside; ++k)
-#pragma unroll
-              for (int r = 0; r < few; ++r)
-                if (const int i = l + k + r * order::lanes; k < count && i < size)
-                  v[k][r] = columns.load((at + i) * stride);
-            of_many s[beside];
-#pragma unroll
-            for (int k = 0; k < beside; ++k)
-#pragma unroll
-              for (int p = 0; p < Many; ++p)
-                s[k].each[p] = method::fold_lane<F, few>(order::lane_size(size, l + k), [&](int r) {
-                  return columns.get(v[k][r], p, at + l + k + r * order::lanes);
-                });
-            const auto elements = [=](int first, int width) {
-              return leaf_lanes{size}(l + first, width);
-            };
-            fold_owned<of_columns>(s, count, elements);
-            of_leaf.push(s[0], elements(0, count));
-          }
+        constexpr int few = 2;
+        if (size <= few * order::lanes) {
+          fold_few_rows<F, Many, few, order::rows / few>(columns, stride, at, size, begin, end,
+                                                         of_leaf);
         } else {
           next = load(at + begin, order::lane_size(size, begin));
 #pragma unroll 1
@@ -166,7 +179,6 @@ __global__ void __launch_bounds__(128)
                        const __grid_constant__ Results how) {
   using of_many = states_of_many<typename engine<F, Source, A>::local, Many>;
   using of_columns = fold_of_many<F, Many>;
-  using some = typename Source::template columns<Many>::some;
   constexpr int beside = order::lanes / (sizeof(of_many) <= 16 && !Source::two ? 2 : 4) / Rows;
   const int n = static_cast<int>(data.n), lanes = order::lane_count(n);
   const index groups = data.outputs / Many, stride = index{gridDim.x} * blockDim.x;
@@ -175,33 +187,7 @@ __global__ void __launch_bounds__(128)
     const finder find = finder::of(data, output);
     const auto columns = Source::at(data, find, 0).template columns_from<Many>();
     thread_counter<of_columns, of_many, Rows == 1 ? 3 : 4> parts;
-#pragma unroll 1
-    for (int l = 0; l < lanes; l += beside) {
-      const int count = min(beside, lanes - l);
-      some v[Rows][beside];
-#pragma unroll
-      for (int r = 0; r < Rows; ++r)
-#pragma unroll
-        for (int k = 0; k < beside; ++k)
-          if (const int at = r * order::lanes + l + k; at < n && k < count)
-            v[r][k] = columns.load(at * find.stride.x);
-      of_many s[beside];
-#pragma unroll
-      for (int k = 0; k < beside; ++k) {
-        const int rows = Rows == 1 ? 1 : order::lane_size(n, l + k);
-#pragma unroll
-        for (int p = 0; p < Many; ++p)
-          s[k].each[p] = method::fold_lane<F, order::rows>(rows, [&](int r) {
-            return columns.get(v[r < Rows ? r : 0][k], p, l + k + r * order::lanes);
-          });
-      }
-      // With one row a lane is one element, so counts are widths, which the compiler knows.
-      const auto elements = [=](int first, int width) {
-        return Rows == 1 ? static_cast<index>(width) : leaf_lanes{n}(l + first, width);
-      };
-      fold_owned<of_columns>(s, count, elements);
-      parts.push(s[0], elements(0, count));
-    }
+    fold_few_rows<F, Many, Rows, beside>(columns, find.stride.x, 0, n, 0, lanes, parts);
     const of_many all = parts.total();
 #pragma unroll
     for (int p = 0; p < Many; ++p)
