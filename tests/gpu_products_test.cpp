@@ -303,6 +303,7 @@ TEST_CASE("products on a GPU in tiles have the CPU's bits: shapes, parts of rows
              product_case{of(t, {130, 1030}, true), of(t, {1030, 5})},  // a high one
              product_case{of(t, {20, 1100}), of(t, {1100, 33}, true), of(t, {20, 1})},
              product_case{of(t, {70, 110}), of(t, {110, 65}, true), of(t, {70, 1})},
+             product_case{of(t, {20, 24}), of(t, {24, 260}, true)},  // digits with zeros behind
          })
       if (test::takes_kernels(k++, 2)) check_product(c);
   }

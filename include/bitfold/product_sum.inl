@@ -1,15 +1,15 @@
 // Sums of products as doubles that are rounded to odd. Included once as portable code, and once for
 // each SIMD target, inside its namespace, of which compilers make vectors.
 
-/// A sum that was rounded to nearest, with what that left out, rounded to odd: the double on the
-/// other side of the true sum, where this one is even. (By integers alone, of which compilers make
-/// vectors.)
+/// A sum that was rounded to nearest, with what that left out, rounded to odd: the true sum, cut
+/// off towards zero, with a last bit of 1 where that lost something. (By integers alone, of which
+/// compilers make vectors.)
 BITFOLD_INLINE double to_odd(double sum, double error) {
   using bitfold::arith::bit_cast;
   const auto bits = bit_cast<std::int64_t>(sum), error_bits = bit_cast<std::int64_t>(error);
-  const std::int64_t away = ((error_bits ^ bits) >> 63) | 1,
-                     inexact = (error_bits << 1) != 0 ? -1 : 0, even = (bits & 1) - 1;
-  return bit_cast<double>(bits + (away & inexact & even));
+  const std::int64_t inexact = (error_bits << 1) != 0 ? -1 : 0,
+                     too_large = (error_bits ^ bits) >> 63 & inexact;
+  return bit_cast<double>((bits + too_large) | (inexact & 1));
 }
 /// What the rounding of sum = a + b left out.
 BITFOLD_INLINE double error_of(double sum, double a, double b) {
@@ -38,7 +38,8 @@ BITFOLD_INLINE float odd_float(double x) {
   const auto f = static_cast<float>(x);
   const auto bits = bit_cast<std::int32_t>(f);
   const auto error_bits = bit_cast<std::int64_t>(x - static_cast<double>(f));
-  const std::int32_t away = (static_cast<std::int32_t>(error_bits >> 32) ^ bits) >> 31 | 1,
-                     inexact = (error_bits << 1) != 0 ? -1 : 0, even = (bits & 1) - 1;
-  return bit_cast<float>(bits + (away & inexact & even));
+  const std::int32_t inexact = (error_bits << 1) != 0 ? -1 : 0,
+                     too_large =
+                         (static_cast<std::int32_t>(error_bits >> 32) ^ bits) >> 31 & inexact;
+  return bit_cast<float>((bits + too_large) | (inexact & 1));
 }

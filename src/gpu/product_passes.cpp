@@ -1,7 +1,9 @@
 #include "product_passes.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <bitfold/cuda/product_tiles.hpp>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -152,16 +154,24 @@ void add_measure_listed(plan& to, const operand_vectors& v) {
   p.bytes_read = v.count * n * size_of(v.type);
 }
 
+// Threads of a warp that take a vector, some packs each: a whole warp's would wait for one another
+// longer than they read a short one.
+index team_on(const operand_vectors& v, index packs, index least) {
+  return std::clamp<index>(std::bit_ceil(shares(v.of.n, packs * static_cast<index>(v.pack))), least,
+                           32);
+}
+
 }  // namespace
 
 void add_measure(plan& to, const operand_vectors& v) {
   if (v.listed) return add_measure_listed(to, v);
   const std::size_t bytes_noted = size_of(v.type) < 8 ? 8 : 16;  // largest_magnitude's
-  constexpr index warps = cuda::threads_on_products / 32;
-  const index of_block = v.across ? 32 * static_cast<index>(v.pack) : warps,
+  const index team = v.across ? 32 : team_on(v, 4, 4),
+              of_block =
+                  v.across ? 32 * static_cast<index>(v.pack) : cuda::threads_on_products / team,
               step = v.across ? cuda::measured_across : cuda::measured_along;
   pass& p = add_product_pass(to, products_header, "measure_vectors", element_of(v.type),
-                             arguments_of("kernel::element", v.across, v.pack),
+                             arguments_of("kernel::element", v.across, v.pack, team),
                              shares(v.count, of_block), shares(v.of.n, step),
                              v.across ? cuda::threads_on_products * v.pack * bytes_noted : 0);
   p.with.add(v.of);
@@ -173,7 +183,10 @@ void add_measure(plan& to, const operand_vectors& v) {
 namespace {
 
 index team_of(const operand_vectors& v) {
-  return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? 32 : cuda::threads_on_products;
+  // The zeros behind a vector, which a step of tiles takes, are a team's too.
+  const auto least = static_cast<index>(std::min(cuda::longest_step / v.pack, 32));
+  return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? team_on(v, 2, least)
+                                                       : cuda::threads_on_products;
 }
 index packs_of_thread(const operand_vectors& v) {
   return std::bit_ceil(std::max<index>(shares(v.of.n, team_of(v) * static_cast<index>(v.pack)), 1));

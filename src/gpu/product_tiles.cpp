@@ -46,18 +46,17 @@ struct operand {
   }
 };
 
-// Of those that were tried on an H200 (bench/results/product-tiles-h200.txt) the best ones for
-// large matrices; few rows, or columns, have others. Rows that lie across, or elements that are
-// listed, take longer to read: as few blocks as can be read the same listed ones.
-tile_shape shape_of(index rows, index columns, int digits, bool listed, bool across) {
-  const int step = digits < 3 ? 64 : 32;
-  if (rows <= 16) return {1, 2, 1, step, 2};
-  if (columns <= 16) return {1, 2, 8, step, 2};
-  if (digits < 3) return {2, 2, 2, step, 2};
-  if (listed) return {2, 2, 2, 32, 1};
-  if (columns <= 32) return {2, 1, 2, 64, 2};
-  if (across) return {1, 2, 2, digits > 3 ? 32 : 64, 2};
-  return {2, 2, 2, 64, 1};
+// Of those that were tried on an H200 (bench/results/product-tiles-h200.txt) the best ones. Short
+// vectors, and those that take long to read, have two blocks that wait in turn; of long ones a
+// block takes as many as its registers hold.
+tile_shape shape_of(index rows, index columns, index n, int digits, bool gathered) {
+  if (rows <= 16) return {1, 2, 1, 8, digits < 3 ? 64 : 32, 2};
+  if (columns <= 16) return {1, 2, 8, 1, digits < 3 ? 64 : 32, 2};
+  if (digits < 3) return {2, 2, 2, 4, 64, 2};
+  if (gathered || columns <= 32) return {2, 1, 2, 4, 64, 2};
+  if (digits == 3) return {2, 2, 2, 4, 64, n <= 512 ? 2 : 1};
+  if (n <= 256) return {2, 1, 2, 4, 64, 2};
+  return {1, 2, 4, 4, 64, 1};
 }
 
 class tile_planner {
@@ -67,7 +66,8 @@ class tile_planner {
     rows_ = b_.v.one ? a_.v.count : a_.v.of.vectors;
     columns_ = !b_.v.one && a_.v.one ? b_.v.count : b_.v.of.vectors;
     matrices_ = a_.v.one || b_.v.one ? 1 : of.results.size();
-    shape_ = shape_of(rows_, columns_, digits_, a_.v.listed || b_.v.listed, a_.v.across);
+    shape_ =
+        shape_of(rows_, columns_, a_.v.of.n, digits_, a_.v.listed || b_.v.listed || a_.v.across);
     row_tiles_ = shares(rows_, static_cast<index>(shape_.rows()));
     column_tiles_ = shares(columns_, static_cast<index>(shape_.columns()));
     tiles_ = row_tiles_ * column_tiles_ * matrices_;
@@ -226,8 +226,9 @@ class tile_planner {
         add("multiply_tiles", definitions(),
             arguments_of(types, of_.addend != nullptr, parts_ > 1, a_.reading(), b_.reading(),
                          shape_.row_fragments, shape_.column_fragments, shape_.warps_down,
-                         shape_.step, shape_.blocks),
+                         shape_.warps_across, shape_.step, shape_.blocks),
             tiles_, parts_, static_cast<std::size_t>(cuda::shared_bytes_of_tile(shape_, digits_)));
+    p.threads = static_cast<unsigned>(shape_.threads());
     add_problem(p);
     p.bytes_read = (a_.v.count + b_.v.count) * a_.v.of.n * size_of(a_.v.type);
   }

@@ -209,6 +209,16 @@ inline void multiply_digits(std::int32_t (&sums)[4], const std::uint32_t (&a)[4]
     }
   wait_for_the_warp();
 }
+inline void load_fragments(const void* row, std::uint32_t (&of)[4]) {
+  static const std::byte* all[1024];
+  if (reinterpret_cast<std::uintptr_t>(row) % 16) __builtin_trap();
+  const int first = static_cast<int>(threadIdx.x) / warp * warp, own = own_lane();
+  all[first + own] = static_cast<const std::byte*>(row);
+  wait_for_the_warp();
+  for (int m = 0; m < 4; ++m)
+    __builtin_memcpy(&of[m], all[first + 8 * m + own / 4] + own % 4 * 4, sizeof of[m]);
+  wait_for_the_warp();
+}
 inline std::int32_t upper_half(double x) {
   return static_cast<std::int32_t>(__builtin_bit_cast(std::uint64_t, x) >> 32);
 }

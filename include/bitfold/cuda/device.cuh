@@ -179,6 +179,13 @@ __device__ inline void multiply_digits(std::int32_t (&sums)[4], const std::uint3
       : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+/// Four times 8 rows of 16 bytes, of shared memory: lane 8 m + r says where row r of number m
+/// begins, and lane 4 r + q gets of each bytes 4 q to 4 q + 3 of row r (PTX ISA, ldmatrix).
+__device__ inline void load_fragments(const void* row, std::uint32_t (&of)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(of[0]), "=r"(of[1]), "=r"(of[2]), "=r"(of[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row))));
+}
 /// The halves of a double's bits.
 __device__ inline std::int32_t upper_half(double x) { return __double2hiint(x); }
 __device__ inline std::int32_t lower_half(double x) { return __double2loint(x); }

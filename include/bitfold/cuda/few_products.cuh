@@ -33,7 +33,7 @@ struct few_row {
     const T element = lane < N ? x[offsets[lane]] : T{};
     largest_magnitude<T> found;
     found.add(element);
-    found.join_warp();
+    found.join_team();
     const int s = few_scale_of(found, bits);
     if (lane < N) of[lane] = few_integer_of(element, product::scale_factors<float>(s));
     if (lane == 0) scale = s, specials = found.specials;

@@ -88,23 +88,26 @@ struct tile_digits {
 };
 
 // The elements of a step, a quad of them for each thread and turn: on their way from memory.
-template <class Way, class T, int Vectors, int Step, tile_reading Reading>
+template <class Way, class T, int Threads, int Vectors, int Step, tile_reading Reading>
 struct step_of_elements {
   static constexpr bool across = Reading == tile_reading::across;
   static constexpr int quads = Step / elements_of_quad, all = Vectors * quads,
-                       turns = (all + threads_on_products - 1) / threads_on_products;
+                       turns = (all + Threads - 1) / Threads;
+  // Where neighbouring threads have neighbouring vectors, a thread's quads lie in a row: as many
+  // digits of a vector as are stored at once, as otherwise threads wait for each other's banks.
+  static constexpr bool in_a_row = across && Threads % Vectors == 0 && all % Threads == 0;
+  static constexpr int stored = !in_a_row || turns % 2 != 0 ? 1 : turns % 4 != 0 ? 2 : 4;
   T x[turns][elements_of_quad];
 
   __device__ static bool is_there(int turn) {
-    return all % threads_on_products == 0 ||
-           turn * threads_on_products + static_cast<int>(threadIdx.x) < all;
+    return all % Threads == 0 || turn * Threads + static_cast<int>(threadIdx.x) < all;
   }
   struct place {
     int vector, quad;
     __device__ explicit place(int turn) {
-      const int k = turn * threads_on_products + static_cast<int>(threadIdx.x);
+      const int thread = static_cast<int>(threadIdx.x), k = turn * Threads + thread;
       vector = across ? k % Vectors : k / quads;
-      quad = across ? k / Vectors : k % quads;
+      quad = in_a_row ? thread / Vectors * turns + turn : across ? k / Vectors : k % quads;
     }
   };
 
@@ -151,40 +154,45 @@ struct step_of_elements {
   // `to`: the digits of one weight, those of the next are `apart` bytes behind.
   __device__ void store(const tile_scale* scales, std::byte* to, int pitch, int apart) const {
 #pragma unroll
-    for (int turn = 0; turn < turns; ++turn) {
+    for (int turn = 0; turn < turns; turn += stored) {
       if (!is_there(turn)) break;
       const place at(turn);
       const product::scale_factors<float> f = scales[at.vector].factors;
-      std::uint32_t integers[elements_of_quad];
+      packet<std::uint32_t, stored> packs[Way::digits];
 #pragma unroll
-      for (int j = 0; j < elements_of_quad; ++j) integers[j] = Way::integer_of(x[turn][j], f);
-      std::uint32_t words[Way::digits];
-      Way::split(integers, words);
+      for (int k = 0; k < stored; ++k) {
+        std::uint32_t integers[elements_of_quad], words[Way::digits];
+#pragma unroll
+        for (int j = 0; j < elements_of_quad; ++j) integers[j] = Way::integer_of(x[turn + k][j], f);
+        Way::split(integers, words);
+#pragma unroll
+        for (int d = 0; d < Way::digits; ++d) packs[d].set(k, words[d]);
+      }
       std::byte* const p = to + at.vector * pitch + at.quad * elements_of_quad;
 #pragma unroll
       for (int d = 0; d < Way::digits; ++d)
-        *reinterpret_cast<std::uint32_t*>(p + d * apart) = words[d];
+        packs[d].store(reinterpret_cast<std::uint32_t*>(p + d * apart));
     }
   }
 };
 
 // Digits that are made, of whole steps: 16 of one weight for each thread and turn.
-template <class Way, class T, int Vectors, int Step>
-struct step_of_elements<Way, T, Vectors, Step, tile_reading::digits> {
+template <class Way, class T, int Threads, int Vectors, int Step>
+struct step_of_elements<Way, T, Threads, Vectors, Step, tile_reading::digits> {
   using pack = packet<std::uint32_t, 4>;
   static constexpr int packs = Step / 16, of_digit = Vectors * packs, all = of_digit * Way::digits,
-                       turns = (all + threads_on_products - 1) / threads_on_products;
+                       turns = (all + Threads - 1) / Threads;
   pack x[turns];
 
   struct place {
     int digit, vector, at;
     bool is_there;
     __device__ explicit place(int turn) {
-      const int k = turn * threads_on_products + static_cast<int>(threadIdx.x);
+      const int k = turn * Threads + static_cast<int>(threadIdx.x);
       digit = k / of_digit;
       vector = k % of_digit / packs;
       at = k % packs * 16;
-      is_there = all % threads_on_products == 0 || k < all;
+      is_there = all % Threads == 0 || k < all;
     }
   };
 
@@ -236,12 +244,10 @@ __device__ __noinline__ Out special_of_tile(const tile_problem& of, index a, ind
 /// around.
 struct tile_line {
   std::int64_t result, addend;  ///< from the first one, in elements
-  int scale;                    ///< 8 s and its specials
 
   template <bool Added>
-  __device__ static tile_line row(const tile_problem& of, index matrix, index at, int scale) {
-    tile_line line{static_cast<std::int64_t>((matrix * of.out.rows + at) * of.out.columns), 0,
-                   scale};
+  __device__ static tile_line row(const tile_problem& of, index matrix, index at) {
+    tile_line line{static_cast<std::int64_t>((matrix * of.out.rows + at) * of.out.columns), 0};
     if constexpr (Added) {
       const index before = quotient(at, of.out.rows);
       line.addend = static_cast<std::int64_t>(at - before * of.out.rows) * of.out.addend_row_stride;
@@ -250,10 +256,9 @@ struct tile_line {
     return line;
   }
   template <bool Added>
-  __device__ static tile_line column(const tile_problem& of, index matrix, index at, int scale) {
+  __device__ static tile_line column(const tile_problem& of, index matrix, index at) {
     const index before = quotient(at, of.out.columns), column = at - before * of.out.columns;
-    tile_line line{static_cast<std::int64_t>(before * of.out.rows * of.out.columns + column), 0,
-                   scale};
+    tile_line line{static_cast<std::int64_t>(before * of.out.rows * of.out.columns + column), 0};
     if constexpr (Added) {
       line.addend = static_cast<std::int64_t>(column) * of.out.addend_column_stride;
       if (of.column_count > of.out.columns) line.addend += matrix_of_addend(of, matrix + before);
@@ -267,20 +272,15 @@ struct tile_line {
   }
 };
 
-// The result of a sum, of vectors a and b.
-template <class Way, class T, class Out, bool Added>
-__device__ inline Out result_of_tile(const tile_problem& of, const typename Way::sum& total,
-                                     const tile_line& row, const tile_line& column, index a,
-                                     index b) {
-  double addend = 0;
-  bool is_special = ((row.scale | column.scale) & 7) != 0;
-  if constexpr (Added) {
-    addend =
-        arith::widen<double>(static_cast<const Out*>(of.out.addend)[row.addend + column.addend]);
-    is_special = is_special || !arith::is_finite(addend);
-  }
-  if (is_special) return special_of_tile<T, Out>(of, a, b, addend);
-  const int e = -(row.scale >> 3) - (column.scale >> 3);
+// Whether a row, a column or an addend is not finite. Scales: 8 s and specials.
+__device__ inline bool is_special(int scale_a, int scale_b, double addend) {
+  return ((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend);
+}
+// The result of a sum, where nothing is special.
+template <class Way, class T, class Out>
+__device__ inline Out result_of_tile(const typename Way::sum& total, int scale_a, int scale_b,
+                                     double addend) {
+  const int e = -(scale_a >> 3) - (scale_b >> 3);
   if constexpr (Way::sum_words == 1 && sizeof(Out) < sizeof(double)) {
     // 2^20 products of 30 bits.
     const double power = product::scale_factors<double>::power(e),
@@ -308,19 +308,19 @@ __device__ inline void each_of_tile(int down, int across, F f) {
 }
 
 template <class Way, class T, class Out, bool Added, bool InParts, tile_reading ReadA,
-          tile_reading ReadB, int RowFragments, int ColumnFragments, int WarpsDown, int Step,
-          int Blocks>
-__global__ void __launch_bounds__(threads_on_products, Blocks)
+          tile_reading ReadB, int RowFragments, int ColumnFragments, int WarpsDown, int WarpsAcross,
+          int Step, int Blocks>
+__global__ void __launch_bounds__(warp* WarpsDown* WarpsAcross, Blocks)
     multiply_tiles(const __grid_constant__ tile_problem of) {
-  constexpr tile_shape shape{RowFragments, ColumnFragments, WarpsDown, Step, Blocks};
-  constexpr int rows = shape.rows(), vectors = shape.vectors(), pitch = shape.pitch(),
-                apart = vectors * pitch,  // from a digit to the next
-      of_step = Way::digits * apart, warps_across = threads_on_products / warp / WarpsDown;
+  constexpr tile_shape shape{RowFragments, ColumnFragments, WarpsDown, WarpsAcross, Step, Blocks};
+  constexpr int threads = shape.threads(), rows = shape.rows(), vectors = shape.vectors(),
+                pitch = shape.pitch(), apart = vectors * pitch,  // from a digit to the next
+      of_step = Way::digits * apart;
   const auto steps = reinterpret_cast<std::byte*>(shared_bytes);
   const auto starts = reinterpret_cast<const void**>(steps + 2 * of_step);
-  const auto scales = reinterpret_cast<tile_scale*>(starts + vectors);
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, group = lane / 4,
-            quarter = lane % 4;
+  const auto lines = reinterpret_cast<tile_line*>(starts + vectors);
+  const auto scales = reinterpret_cast<tile_scale*>(lines + vectors);
+  const int thread = static_cast<int>(threadIdx.x);
 
   const index tile = quotient(index{blockIdx.x}, of.row_tiles),
               matrix = quotient(tile, of.column_tiles),
@@ -336,10 +336,17 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
                 count = is_row ? of.row_count : of.column_count;
     return (is_row ? first_a : first_b) + (at < count ? at : 0);
   };
-  step_of_elements<Way, T, rows, Step, ReadA> of_a;
-  step_of_elements<Way, T, shape.columns(), Step, ReadB> of_b;
-  for (int v = thread; v < vectors; v += threads_on_products)
-    starts[v] = v < rows ? of_a.start(of.a, vector_of(v)) : of_b.start(of.b, vector_of(v));
+  step_of_elements<Way, T, threads, rows, Step, ReadA> of_a;
+  step_of_elements<Way, T, threads, shape.columns(), Step, ReadB> of_b;
+  // Some threads find where a vector begins, others meanwhile where its results do.
+  static_assert(vectors <= threads);
+  if (thread < vectors)
+    starts[thread] =
+        thread < rows ? of_a.start(of.a, vector_of(thread)) : of_b.start(of.b, vector_of(thread));
+  if (const int v = threads - 1 - thread; !InParts && v < vectors)
+    lines[v] = v < rows ? tile_line::row<Added>(of, matrix, first_row + static_cast<index>(v))
+                        : tile_line::column<Added>(of, matrix,
+                                                   first_column + static_cast<index>(v - rows));
   wait_for_the_block();
 
   const index begin = index{blockIdx.y} * of.part,
@@ -358,27 +365,40 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
   };
 
   std::int32_t sums[Way::weights][RowFragments][ColumnFragments][4] = {};
-  const int own_warp = thread / warp, down = own_warp / warps_across * RowFragments * 16,
-            across = rows + own_warp % warps_across * ColumnFragments * 8;
+  const int own_warp = thread / warp, down = own_warp / WarpsAcross * RowFragments * 16,
+            across = rows + own_warp % WarpsAcross * ColumnFragments * 8;
+  // Of two fragments of columns, or of one of two digits, b's halves come at once.
+  static_assert(ColumnFragments % 2 == 0 || ColumnFragments == 1);
+  constexpr int b_groups =
+      ColumnFragments > 1 ? Way::digits * ColumnFragments / 2 : (Way::digits + 1) / 2;
+  const int lane = thread % warp, line = lane % 8, of_a_vector = down + line + lane / 8 % 2 * 8,
+            own_a = of_a_vector * pitch + lane / 16 * 16, b_half = lane / 8 % 2 * 16,
+            b_second = lane / 16,
+            own_b = (across + line + (ColumnFragments > 1 ? b_second * 8 : 0)) * pitch + b_half;
   const auto multiply = [&](const std::byte* from) {
-    const auto word = [&](int digit, int vector, int half) {
-      return *reinterpret_cast<const std::uint32_t*>(from + digit * apart + vector * pitch +
-                                                     half * 16 + quarter * 4);
-    };
-    std::uint32_t b[Way::digits][ColumnFragments][2];
+    std::uint32_t b[Way::digits + 1][ColumnFragments][2];
 #pragma unroll
-    for (int d = 0; d < Way::digits; ++d)
+    for (int g = 0; g < b_groups; ++g) {
+      std::uint32_t four[4];
+      if constexpr (ColumnFragments > 1) {
+        constexpr int of_digit = ColumnFragments / 2;
+        const int d = g / of_digit, c = g % of_digit * 2;
+        load_fragments(from + d * apart + c * 8 * pitch + own_b, four);
 #pragma unroll
-      for (int c = 0; c < ColumnFragments; ++c)
+        for (int k = 0; k < 4; ++k) b[d][c + k / 2][k % 2] = four[k];
+      } else {
+        const int d = 2 * g, second = d + 1 < Way::digits ? b_second : 0;
+        load_fragments(from + (d + second) * apart + own_b, four);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) b[d][c][half] = word(d, across + 8 * c + group, half);
+        for (int k = 0; k < 4; ++k) b[d + k / 2][0][k % 2] = four[k];
+      }
+    }
 #pragma unroll
     for (int d = 0; d < Way::digits; ++d)
 #pragma unroll
       for (int r = 0; r < RowFragments; ++r) {
-        const int row = down + 16 * r + group;
-        const std::uint32_t a[4] = {word(d, row, 0), word(d, row + 8, 0), word(d, row, 1),
-                                    word(d, row + 8, 1)};
+        std::uint32_t a[4];
+        load_fragments(from + d * apart + r * 16 * pitch + own_a, a);
 #pragma unroll
         for (int e = 0; e < Way::digits; ++e)
 #pragma unroll
@@ -388,8 +408,8 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
 
   // While the first elements are on their way.
   if (count > 0) load(0);
-  for (int v = thread; v < vectors; v += threads_on_products)
-    scales[v] = tile_scale::of<T>(v < rows ? of.a : of.b, vector_of(v), of.bits);
+  if (thread < vectors)
+    scales[thread] = tile_scale::of<T>(thread < rows ? of.a : of.b, vector_of(thread), of.bits);
   wait_for_the_block();
   if (count > 0) store(0);
   wait_for_the_block();
@@ -429,43 +449,58 @@ __global__ void __launch_bounds__(threads_on_products, Blocks)
         });
     return;
   }
-  // Where the digits were.
-  const auto lines = reinterpret_cast<tile_line*>(steps);
-  for (int v = thread; v < vectors; v += threads_on_products) {
-    if (v < rows_here)
-      lines[v] =
-          tile_line::row<Added>(of, matrix, first_row + static_cast<index>(v), scales[v].scale);
-    else if (v >= rows && v - rows < columns_here)
-      lines[v] = tile_line::column<Added>(of, matrix, first_column + static_cast<index>(v - rows),
-                                          scales[v].scale);
-  }
-  wait_for_the_block();
+  // All results as if none was special, whose instructions then go side by side.
+  static_assert(RowFragments * ColumnFragments * 4 <= 32);
+  Out results[RowFragments][ColumnFragments][4];
+  std::uint32_t specials = 0;
+  const auto is_there = [&](int i, int j) { return i < rows_here && j < columns_here; };
+  const auto addend_at = [&](int i, int j) {
+    if constexpr (Added)
+      if (is_there(i, j))
+        return arith::widen<double>(
+            static_cast<const Out*>(of.out.addend)[lines[i].addend + lines[rows + j].addend]);
+    return 0.0;
+  };
+  const auto bit_of = [](int r, int c, int k) { return 1u << ((r * ColumnFragments + c) * 4 + k); };
   each_of_tile<RowFragments, ColumnFragments>(
       down, across - rows, [&](int r, int c, int i, int j, int k) {
-        if (i >= rows_here || j >= columns_here) return;
-        const tile_line row = lines[i], *const column = lines + rows + j;
-        const auto result = [&](int next) {
+#pragma unroll
+        for (int next = 0; next < 2; ++next) {
           const typename Way::sum total(
               [&](int w) { return std::int64_t{sums[w][r][c][k + next]}; });
-          return result_of_tile<Way, T, Out, Added>(
-              of, total, row, column[next], first_a + first_row + static_cast<index>(i),
-              first_b + first_column + static_cast<index>(j + next));
-        };
-        Out* const to = static_cast<Out*>(of.out.to) + row.result;
-        Out* const first = to + column[0].result;
-        packet<Out, 2> two;
-        two.set(0, result(0));
-        if (j + 1 == columns_here) {
-          *first = two[0];
-          return;
+          const int scale_a = scales[i].scale, scale_b = scales[rows + j + next].scale;
+          const double addend = addend_at(i, j + next);
+          results[r][c][k + next] = result_of_tile<Way, T, Out>(total, scale_a, scale_b, addend);
+          if (is_special(scale_a, scale_b, addend)) specials |= bit_of(r, c, k + next);
         }
-        two.set(1, result(1));
-        if (column[1].result == column[0].result + 1 &&
-            reinterpret_cast<std::uintptr_t>(first) % (2 * sizeof(Out)) == 0) {
+      });
+  if (specials != 0)
+    each_of_tile<RowFragments, ColumnFragments>(
+        down, across - rows, [&](int r, int c, int i, int j, int k) {
+#pragma unroll
+          for (int next = 0; next < 2; ++next)
+            if ((specials & bit_of(r, c, k + next)) != 0 && is_there(i, j + next))
+              results[r][c][k + next] = special_of_tile<T, Out>(
+                  of, first_a + first_row + static_cast<index>(i),
+                  first_b + first_column + static_cast<index>(j + next), addend_at(i, j + next));
+        });
+  each_of_tile<RowFragments, ColumnFragments>(
+      down, across - rows, [&](int r, int c, int i, int j, int k) {
+        if (!is_there(i, j)) return;
+        Out* const to = static_cast<Out*>(of.out.to) + lines[i].result;
+        Out* const first = to + lines[rows + j].result;
+        Out* const second = to + lines[rows + j + 1].result;
+        packet<Out, 2> two;
+        two.set(0, results[r][c][k]);
+        two.set(1, results[r][c][k + 1]);
+        if (!is_there(i, j + 1)) {
+          *first = two[0];
+        } else if (second == first + 1 &&
+                   reinterpret_cast<std::uintptr_t>(first) % (2 * sizeof(Out)) == 0) {
           two.store(first);
         } else {
           *first = two[0];
-          to[column[1].result] = two[1];
+          *second = two[1];
         }
       });
 }
@@ -482,14 +517,20 @@ __global__ void __launch_bounds__(threads_on_products)
 #pragma unroll
   for (int w = 0; w < Way::sum_words; ++w)
     total.of[w] = static_cast<std::int64_t>(of.sums[static_cast<index>(w) * all + k]);
-  tile_line of_row = tile_line::row<Added>(of, matrix, row, 0),
-            of_column = tile_line::column<Added>(of, matrix, column, 0);
+  const auto of_row = tile_line::row<Added>(of, matrix, row),
+             of_column = tile_line::column<Added>(of, matrix, column);
   const index a = (of.one_a ? 0 : matrix * of.a.vectors) + row,
               b = (of.one_b ? 0 : matrix * of.b.vectors) + column;
-  of_row.scale = tile_scale::of<T>(of.a, a, of.bits).scale;
-  of_column.scale = tile_scale::of<T>(of.b, b, of.bits).scale;
+  const int scale_a = tile_scale::of<T>(of.a, a, of.bits).scale,
+            scale_b = tile_scale::of<T>(of.b, b, of.bits).scale;
+  double addend = 0;
+  if constexpr (Added)
+    addend = arith::widen<double>(
+        static_cast<const Out*>(of.out.addend)[of_row.addend + of_column.addend]);
   static_cast<Out*>(of.out.to)[of_row.result + of_column.result] =
-      result_of_tile<Way, T, Out, Added>(of, total, of_row, of_column, a, b);
+      is_special(scale_a, scale_b, addend)
+          ? special_of_tile<T, Out>(of, a, b, addend)
+          : result_of_tile<Way, T, Out>(total, scale_a, scale_b, addend);
 }
 
 }  // namespace bitfold::cuda

@@ -18,22 +18,23 @@ constexpr order::index most_elements_of_part(int digits) {
 BITFOLD_HD constexpr int words_of_tile_sum(int digits) { return digits > 2 ? 2 : 1; }
 inline constexpr order::index most_elements_of_tiles = order::index{1} << 20;
 
-/// The fragments of 16 rows, and of 8 columns, of a warp, and how many warps lie below one another;
-/// elements of each vector that a block takes at a time; blocks that a processor has registers for.
+/// The fragments of 16 rows, and of 8 columns, of a warp, and how many warps lie below one another,
+/// and beside one another; elements of each vector that a block takes at a time; blocks that a
+/// processor has registers for.
 struct tile_shape {
-  int row_fragments, column_fragments, warps_down, step, blocks;
+  int row_fragments, column_fragments, warps_down, warps_across, step, blocks;
   BITFOLD_HD constexpr int rows() const { return 16 * row_fragments * warps_down; }
-  BITFOLD_HD constexpr int columns() const {
-    return 8 * column_fragments * (threads_on_products / 32 / warps_down);
-  }
+  BITFOLD_HD constexpr int columns() const { return 8 * column_fragments * warps_across; }
+  BITFOLD_HD constexpr int threads() const { return 32 * warps_down * warps_across; }
   BITFOLD_HD constexpr int vectors() const { return rows() + columns(); }
-  /// Bytes from a vector's digits of a step to the next vector's: the eight vectors that a warp
-  /// reads at once begin in other banks.
+  /// Bytes from a vector's digits of a step to the next vector's, a multiple of 16: the eight
+  /// vectors that a warp reads at once begin in other banks.
   BITFOLD_HD constexpr int pitch() const { return step + 16; }
 };
-/// Of a block: two steps' digits, and of each vector where it begins, its scale and its factors.
+/// Of a block: two steps' digits, and of each vector where it begins, where its results and addends
+/// do, its scale and its factors.
 constexpr int shared_bytes_of_tile(tile_shape s, int digits) {
-  return s.vectors() * (2 * digits * s.pitch() + 8 + 8 + 4);
+  return s.vectors() * (2 * digits * s.pitch() + 8 + 16 + 12);
 }
 
 /// How a block reads a step of elements: neighbouring threads take neighbouring quads of a vector

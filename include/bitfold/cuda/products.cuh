@@ -82,10 +82,11 @@ struct largest_magnitude {
     finite = finite < o.finite ? o.finite : finite;
     specials |= o.specials;
   }
-  /// Of all threads of the warp.
-  __device__ void join_warp() {
+  /// Of all threads of a team.
+  template <int Team = warp>
+  __device__ void join_team() {
 #pragma unroll
-    for (int bit = 1; bit < warp; bit *= 2) {
+    for (int bit = 1; bit < Team; bit *= 2) {
       largest_magnitude other;
       other.finite = shuffle_across(finite, bit);
       other.specials = shuffle_across(specials, bit);
@@ -110,9 +111,9 @@ __device__ inline int scale_of(const product_vectors& of, index vector, std::uin
   return s;
 }
 
-// Vectors whose elements are neighbours, a warp to a part of each; or that are neighbours
-// themselves, Pack of them to a thread.
-template <class T, bool Across, int Pack>
+// Vectors whose elements are neighbours, a team of a warp's threads to a part of each; or that are
+// neighbours themselves, Pack of them to a thread.
+template <class T, bool Across, int Pack, int Team>
 __global__ void __launch_bounds__(threads_on_products)
     measure_vectors(const __grid_constant__ product_vectors of, index count) {
   const int lane = static_cast<int>(threadIdx.x) % warp,
@@ -152,18 +153,19 @@ __global__ void __launch_bounds__(threads_on_products)
         all.note(of, vector);
       }
     } else {
-      const index vector = index{blockIdx.x} * warps + static_cast<index>(own_warp);
-      if (vector >= count) return;
+      const index vector = (index{blockIdx.x} * threads_on_products + threadIdx.x) / Team;
+      const bool is_there = vector < count;
+      const int own = lane % Team;
       largest_magnitude<T> found;
-      const T* const p = begin_of<T>(of, vector);
+      const T* const p = begin_of<T>(of, is_there ? vector : 0);
 #pragma unroll 4
-      for (index i = begin + static_cast<index>(lane * Pack); i < end; i += warp * Pack) {
+      for (index i = begin + static_cast<index>(own * Pack); i < end; i += Team * Pack) {
         const neighbours<T, Pack> some(p + static_cast<std::int64_t>(i) * of.element_stride);
 #pragma unroll
         for (int k = 0; k < Pack; ++k) found.add(some.x[k]);
       }
-      found.join_warp();
-      if (lane == 0) found.note(of, vector);
+      found.template join_team<Team>();
+      if (own == 0 && is_there) found.note(of, vector);
     }
   }
 }
@@ -185,7 +187,7 @@ __global__ void __launch_bounds__(threads_on_products)
 #pragma unroll 8
     for (index i = begin + (Across ? 0 : static_cast<index>(lane)); i < end; i += Across ? 1 : warp)
       found.add(x[of.offsets[i]]);
-    if constexpr (!Across) found.join_warp();
+    if constexpr (!Across) found.join_team();
     if (Across || lane == 0) found.note(of, vector);
   }
 }
@@ -295,7 +297,7 @@ __global__ void __launch_bounds__(threads_on_products)
   for (int k = 0; k < Packs; ++k)
 #pragma unroll
     for (int j = 0; j < Pack; ++j) found.add(some[k][j]);
-  found.join_warp();
+  found.template join_team < Team<warp ? Team : warp>();
   if constexpr (Team > warp) {
     largest_magnitude<T>* const of_warps = reinterpret_cast<largest_magnitude<T>*>(shared_bytes);
     if (thread % warp == 0) of_warps[thread / warp] = found;
@@ -381,8 +383,9 @@ __device__ inline Out rounded_words(const std::uint32_t (&w)[Words], int e) {
 
 // A conversion takes longer than to add to a number to which an integer is added without another
 // exponent.
-__device__ inline double as_double(std::int64_t x) {  // of 51 bits and a sign
-  constexpr double large = 0x1.8p52;
+template <int Power = 0>
+__device__ inline double as_double(std::int64_t x) {  // of 51 bits and a sign, times 2^Power
+  constexpr double large = static_cast<double>(std::uint64_t{1} << Power) * 0x1.8p52;
   return arith::sub(arith::bit_cast<double>(arith::bit_cast<std::int64_t>(large) + x), large);
 }
 __device__ inline double as_double(std::uint32_t x) {
@@ -404,10 +407,10 @@ __device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, dou
     std::int64_t upper = static_cast<std::int32_t>(w[words - 1]);
     if constexpr (words == 3)
       upper = static_cast<std::int64_t>(static_cast<std::uint64_t>(upper) << 32 | w[1]);
-    const double a = arith::mul(arith::mul(as_double(upper), 0x1p32), power),
-                 b = arith::mul(as_double(w[0]), power);
-    return product::round_odd<Out>(addend == 0 ? product::odd_sum(a, b)
-                                               : product::odd_sum(a, b, addend));
+    const double a = as_double<32>(upper), b = as_double(w[0]);
+    return product::round_odd<Out>(
+        addend == 0 ? arith::mul(product::odd_sum(a, b), power)
+                    : product::odd_sum(arith::mul(a, power), arith::mul(b, power), addend));
   } else {
     if (addend == 0) return rounded_words<Out>(w, e);
     constexpr int low = words < 4 ? words - 1 : 3;
