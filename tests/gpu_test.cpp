@@ -324,7 +324,7 @@ void compare_layouts(std::vector<reduction> all, bool two,
     const std::vector<reduction> some = reductions_of(l);
     const gpu::problem asked{some, l.n, true, &from};
     INFO(c.extents[0] << " x " << c.extents[1] << ", " << name(t) << (two ? ", two inputs" : ""));
-    if (!two) {
+    if (!two || c.by == gpu::strategy::row_teams) {  // of two inputs most are others
       std::vector<std::string_view> by;
       for (const gpu::pass& p : passes_of(plan_of(asked, c.shape)))
         by.push_back(name(kernel_of(p).what));

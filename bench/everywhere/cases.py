@@ -216,6 +216,8 @@ LINES = [
     Line("operations", "bitfold.count_distinct bitfold.sum_squares bitfold.norm_l1", "N,4096", (1,), "contiguous", "f32 f16"),
     Line("operations", "bitfold.softmax_denominator bitfold.skewness bitfold.kurtosis", "N,4096", (1,), "contiguous transposed", "f32 f16"),
     Line("operations", "bitfold.dot bitfold.cosine", "N,4096", (1,), "contiguous transposed", "f32 f16"),
+    Line("operations", "bitfold.dot bitfold.cosine", "N,64", (1,), "contiguous", "f32 f16"),
+    Line("operations", "bitfold.dot", "N,65 N,1000", (1,), "contiguous", "f32"),
     Line("operations", "bitfold.squared_distance bitfold.mse bitfold.mae", "N,4096", (1,), "contiguous", "f32 f16"),
     Line("operations", "bitfold.sum bitfold.nansum bitfold.prod bitfold.mean bitfold.min bitfold.max", "N,4096", (1,)),
     Line("operations", "bitfold.argmin bitfold.argmax bitfold.norm_l2 bitfold.norm_inf bitfold.var bitfold.std bitfold.logsumexp", "N,4096", (1,)),

@@ -239,12 +239,13 @@ class planner {
   bool takes(strategy by) const {
     const bool any_tiles = shape_.tiles == 0, line = from_.reduced.rank == 1;
     if (from_.two_alike && by != strategy::columns && by != strategy::short_columns &&
-        by != strategy::threads && by != strategy::warps && by != strategy::blocks)
+        by != strategy::threads && by != strategy::row_teams && by != strategy::warps &&
+        by != strategy::blocks)
       return false;  // its kernel reads one input
     switch (by) {
       case strategy::row_teams:
-        return any_tiles && !from_.two && from_.in_packs && line && from_.n > 0 &&
-               from_.n % owned() == 0 && from_.n <= of_.tile / 2;
+        return any_tiles && (!from_.two || from_.two_alike) && from_.in_packs && line &&
+               from_.n > 0 && from_.n % owned() == 0 && from_.n <= of_.tile / 2;
       case strategy::lines: return !from_.two && line && from_.n > 0 && from_.n <= order::leaf;
       case strategy::short_columns:
         return from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;

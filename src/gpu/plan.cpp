@@ -154,10 +154,9 @@ class planner {
                          : from.n <= 2 * order::lanes ? 2
                          : from.n <= 4 * order::lanes ? 4
                                                       : order::rows;
-        add(make_kernel(strategy::row_teams, reading::rows, rows,
-                        rows <= 2   ? 4
-                        : rows == 4 ? 2
-                                    : 1));
+        // Of two inputs registers hold half as many.
+        const int sets = rows <= 2 ? 4 : rows == 4 ? 2 : 1;
+        add(make_kernel(strategy::row_teams, how, rows, one ? sets : std::max(sets / 2, 1)));
         break;
       }
       case strategy::leaf_teams:

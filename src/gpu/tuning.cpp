@@ -151,6 +151,15 @@ constexpr outputs_line outputs_of_sm_90[] = {
      .enough = 1 << 11,
      .more = 1 << 13,
      .most_blocks = 1 << 13},
+    // Of two inputs, of which a block's threads would be too many
+    {.name = "outputs: warps, short",
+     .by = strategy::warps,
+     .most_elements = 2 * order::leaf,
+     .least_outputs = 1 << 10,
+     .threads = 128,
+     .enough = 1 << 11,
+     .more = 1 << 13,
+     .most_blocks = 1 << 13},
     {.name = "outputs: blocks of small states",  // 0.97 to 1.27
      .by = strategy::blocks,
      .most_elements = 1 << 13,

@@ -259,6 +259,30 @@ struct alike_packets : alike_pairs<Known, T> {
   __device__ static auto get(const raw& v, int r, int i, int at) {
     return Known::made(v.x[r][i], v.y[r][i], v.of[r], at);
   }
+
+  /// As row_elements'.
+  template <int Most>
+  struct some_rows {
+    some x[Most], y[Most];
+    typename base::known of[Most];
+    __device__ auto get(int r, int i, int at) const {
+      return Known::made(x[r][i], y[r][i], of[r], at);
+    }
+  };
+  template <int Most>
+  __device__ some_rows<Most> load_some(int count) const {
+    const std::int64_t begin = find.begin.x + static_cast<std::int64_t>(place);
+    some_rows<Most> v;
+#pragma unroll
+    for (int r = 0; r < Most; ++r) {
+      if (r >= count) continue;
+      const std::int64_t at = begin + r * order::lanes;
+      v.x[r] = some::load(this->x() + at);
+      v.y[r] = some::load(this->y() + at);
+      v.of[r] = Known::at(*this->from, at);
+    }
+    return v;
+  }
 };
 
 /// Of pairs as they are.
@@ -327,8 +351,9 @@ struct row_elements : stored_elements<Take, T> {
   template <class State>
   static constexpr bool read_ahead = true;  // a twelfth less time
   using parameters = output_elements;
-  using taken = Take;
   using element = T;
+  template <int Most>
+  using some_rows = lane_packs<Take, T, Most>;
   __device__ static row_elements at(const output_elements& from, const finder& find, index place) {
     return {{static_cast<const T*>(from.x) + (find.begin.x + static_cast<std::int64_t>(place)),
              nullptr, true}};
@@ -337,8 +362,8 @@ struct row_elements : stored_elements<Take, T> {
 
   /// The first `count` <= Most rows of a leaf.
   template <int Most>
-  __device__ lane_packs<Take, T, Most> load_some(int count) const {
-    lane_packs<Take, T, Most> v;
+  __device__ some_rows<Most> load_some(int count) const {
+    some_rows<Most> v;
 #pragma unroll
     for (int r = 0; r < Most; ++r)
       if (r < count) v.x[r] = load_pack<true>(this->x + r * order::lanes);

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(128)
     S result;
 #pragma unroll 1
     for (int k = 0; k < here; k += Sets * teams) {
-      lane_packs<typename Rows::taken, typename Rows::element, Most> v[Sets];
+      typename Rows::template some_rows<Most> v[Sets];
 #pragma unroll
       for (int u = 0; u < Sets; ++u) {
         const int row = k + u * teams + t / team;
