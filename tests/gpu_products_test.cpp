@@ -307,6 +307,15 @@ TEST_CASE("products on a GPU in tiles have the CPU's bits: shapes, parts of rows
          })
       if (test::takes_kernels(k++, 2)) check_product(c);
   }
+  // Each shape of blocks for long and for short vectors, of two, three and four digits.
+  for (const std::int64_t n : {100, 300, 600})
+    for (const int bits : {16, 24, 28}) {
+      product_case one_part{of(dtype::f32, {20, n}), of(dtype::f32, {n, 40}),
+                            of(dtype::f32, {20, 1})};
+      one_part.bits = bits;
+      one_part.how = values::with_specials;
+      check_product(one_part);
+    }
   product_case few{of(dtype::f32, {5, 3000}), of(dtype::f32, {3000, 3})};
   for (const int bits : {8, 11, 24, 30, 32}) {
     few.bits = bits;
@@ -515,6 +524,20 @@ TEST_CASE("a plan of a product keeps to its memory, and is explained") {
     return gpu::plan_product({p, few_l, nullptr, nullptr}, memory, on, gpu::product_way::tiles);
   };
   const std::size_t asked_for = planned(1 << 30).workspace;
+  // A block of tiles has no more shared memory than any GPU gives it.
+  constexpr std::size_t least_shared_bytes = 99 << 10;
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32})
+    for (const std::int64_t rows : {8, 64})
+      for (const std::int64_t columns : {8, 24, 64})
+        for (const std::int64_t n : {64, 300, 600}) {
+          const auto layout =
+              detail::layout_of(row_major(t, &p, {rows, n}), row_major(t, &p, {n, columns}));
+          const gpu::plan of_tiles = gpu::plan_product(
+              {make_matrix_product(t), layout, nullptr, nullptr}, 0, on, gpu::product_way::tiles);
+          for (const auto& step : of_tiles.steps)
+            if (const auto* some = std::get_if<gpu::pass>(&step))
+              CHECK(some->shared_bytes <= least_shared_bytes);
+        }
   CHECK(planned(1 << 30).steps.size() == 5);  // zeros, two of measures, tiles, sums
   CHECK(planned(asked_for).steps.size() == 5);
   CHECK(planned(asked_for - 1).steps.size() == 4);

@@ -1,15 +1,20 @@
 // Sums of products as doubles that are rounded to odd. Included once as portable code, and once for
 // each SIMD target, inside its namespace, of which compilers make vectors.
 
-/// A sum that was rounded to nearest, with what that left out, rounded to odd: the true sum, cut
-/// off towards zero, with a last bit of 1 where that lost something. (By integers alone, of which
+/// Of the bits of a number that was rounded to nearest those of the same rounded to odd: cut off
+/// towards zero, with a last bit of 1 where that lost something. (By integers alone, of which
 /// compilers make vectors.)
+template <class Bits>
+BITFOLD_INLINE Bits odd_bits(Bits rounded, Bits sign_of_error, bool inexact) {
+  const Bits lost = inexact ? -1 : 0,
+             too_large = ((sign_of_error ^ rounded) >> (8 * sizeof(Bits) - 1)) & lost;
+  return (rounded + too_large) | (lost & 1);
+}
+/// A sum that was rounded to nearest, with what that left out, rounded to odd.
 BITFOLD_INLINE double to_odd(double sum, double error) {
   using bitfold::arith::bit_cast;
-  const auto bits = bit_cast<std::int64_t>(sum), error_bits = bit_cast<std::int64_t>(error);
-  const std::int64_t inexact = (error_bits << 1) != 0 ? -1 : 0,
-                     too_large = (error_bits ^ bits) >> 63 & inexact;
-  return bit_cast<double>((bits + too_large) | (inexact & 1));
+  const auto bits = bit_cast<std::int64_t>(error);
+  return bit_cast<double>(odd_bits(bit_cast<std::int64_t>(sum), bits, (bits << 1) != 0));
 }
 /// What the rounding of sum = a + b left out.
 BITFOLD_INLINE double error_of(double sum, double a, double b) {
@@ -36,10 +41,7 @@ BITFOLD_INLINE double odd_sum(double a, double b, double c) {
 BITFOLD_INLINE float odd_float(double x) {
   using bitfold::arith::bit_cast;
   const auto f = static_cast<float>(x);
-  const auto bits = bit_cast<std::int32_t>(f);
-  const auto error_bits = bit_cast<std::int64_t>(x - static_cast<double>(f));
-  const std::int32_t inexact = (error_bits << 1) != 0 ? -1 : 0,
-                     too_large =
-                         (static_cast<std::int32_t>(error_bits >> 32) ^ bits) >> 31 & inexact;
-  return bit_cast<float>((bits + too_large) | (inexact & 1));
+  const auto error = bit_cast<std::int64_t>(x - static_cast<double>(f));
+  return bit_cast<float>(odd_bits(bit_cast<std::int32_t>(f), static_cast<std::int32_t>(error >> 32),
+                                  (error << 1) != 0));
 }

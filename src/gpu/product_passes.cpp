@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <bitfold/cuda/product_tiles.hpp>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -154,8 +153,8 @@ void add_measure_listed(plan& to, const operand_vectors& v) {
   p.bytes_read = v.count * n * size_of(v.type);
 }
 
-// Threads of a warp that take a vector, some packs each: a whole warp's would wait for one another
-// longer than they read a short one.
+// Threads of a warp that take a vector, so many packs each: of a short one most of a warp's would
+// have nothing to read.
 index team_on(const operand_vectors& v, index packs, index least) {
   return std::clamp<index>(std::bit_ceil(shares(v.of.n, packs * static_cast<index>(v.pack))), least,
                            32);
@@ -166,7 +165,8 @@ index team_on(const operand_vectors& v, index packs, index least) {
 void add_measure(plan& to, const operand_vectors& v) {
   if (v.listed) return add_measure_listed(to, v);
   const std::size_t bytes_noted = size_of(v.type) < 8 ? 8 : 16;  // largest_magnitude's
-  const index team = v.across ? 32 : team_on(v, 4, 4),
+  constexpr index packs = 4, least = 4;
+  const index team = v.across ? 32 : team_on(v, packs, least),
               of_block =
                   v.across ? 32 * static_cast<index>(v.pack) : cuda::threads_on_products / team,
               step = v.across ? cuda::measured_across : cuda::measured_along;
@@ -183,9 +183,10 @@ void add_measure(plan& to, const operand_vectors& v) {
 namespace {
 
 index team_of(const operand_vectors& v) {
+  constexpr index packs = 2;
   // The zeros behind a vector, which a step of tiles takes, are a team's too.
   const auto least = static_cast<index>(std::min(cuda::longest_step / v.pack, 32));
-  return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? team_on(v, 2, least)
+  return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? team_on(v, packs, least)
                                                        : cuda::threads_on_products;
 }
 index packs_of_thread(const operand_vectors& v) {

@@ -46,9 +46,9 @@ struct operand {
   }
 };
 
-// Of those that were tried on an H200 (bench/results/product-tiles-h200.txt) the best ones. Short
-// vectors, and those that take long to read, have two blocks that wait in turn; of long ones a
-// block takes as many as its registers hold.
+// Chosen after what was tried on an H200 (bench/results/product-tiles-h200.txt). Where a processor
+// has two blocks, one's threads multiply while the other's wait: where vectors are short, or take
+// long to read. Of long ones one block has more results, so that less is read for each.
 tile_shape shape_of(index rows, index columns, index n, int digits, bool gathered) {
   if (rows <= 16) return {1, 2, 1, 8, digits < 3 ? 64 : 32, 2};
   if (columns <= 16) return {1, 2, 8, 1, digits < 3 ? 64 : 32, 2};
@@ -77,8 +77,8 @@ class tile_planner {
     b_.is_made = !b_.v.listed && n > 0 && row_tiles_ >= tiles_of_made;
     const index most = cuda::most_elements_of_part(digits_);
     if (memory < least_bytes() + (n > most ? sum_bytes() : 0)) a_.is_made = b_.is_made = false;
-    // Parts of rows, where there are fewer tiles than processors.
-    const index wanted = static_cast<index>(on.processors * 2 * shape_.blocks),
+    // Parts of rows, as long as all of them run at once.
+    const index wanted = static_cast<index>(on.processors * shape_.blocks),
                 room = memory >= least_bytes() + sum_bytes() ? n / least_part : 1,
                 parts = std::max<index>(std::min(wanted / tiles_, room), 1);
     part_ = std::min(up_to(shares(std::max<index>(n, 1), parts), cuda::longest_step), most);

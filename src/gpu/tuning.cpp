@@ -305,7 +305,7 @@ constexpr tuning sm_90 = {
     // (bench/results/product-tiles-h200.txt); of 1 and 16 rows what gpu-products-h200.txt had, and
     // before it.
     .products = {.library = 5300,
-                 .tiles = {500, 1380, 1820, 2180},
+                 .tiles = {500, 1700, 2100, 2180},
                  .bytes = 25,
                  .elements = 8,
                  .results = 2,

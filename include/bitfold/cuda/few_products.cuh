@@ -129,11 +129,8 @@ __global__ void __launch_bounds__(threads_on_products)
       if ((left.specials | right.specials) != 0 || !arith::is_finite(addend)) {
         result = special_of_few<T, Out, N>(of, row_at(row), y, addend);
       } else {
-        const double power = product::scale_factors<double>::power(-left.scale - right.scale),
-                     high = arith::mul(arith::mul(as_double(sum >> 32), 0x1p32), power),
-                     low = arith::mul(as_double(static_cast<std::uint32_t>(sum)), power);
-        result = product::round_odd<Out>(addend == 0 ? product::odd_sum(high, low)
-                                                     : product::odd_sum(high, low, addend));
+        result = result_of<Out>(sum >> 32, static_cast<std::uint32_t>(sum),
+                                -left.scale - right.scale, addend);
       }
       static_cast<Out*>(of.out.to)[(matrix * of.out.rows + row) * of.out.columns + column] = result;
     }

@@ -93,8 +93,8 @@ struct step_of_elements {
   static constexpr bool across = Reading == tile_reading::across;
   static constexpr int quads = Step / elements_of_quad, all = Vectors * quads,
                        turns = (all + Threads - 1) / Threads;
-  // Where neighbouring threads have neighbouring vectors, a thread's quads lie in a row: as many
-  // digits of a vector as are stored at once, as otherwise threads wait for each other's banks.
+  // Where neighbouring threads have neighbouring vectors, words that are stored one by one meet in
+  // few banks. So a thread has quads of a vector in a row, and stores up to four of them at once.
   static constexpr bool in_a_row = across && Threads % Vectors == 0 && all % Threads == 0;
   static constexpr int stored = !in_a_row || turns % 2 != 0 ? 1 : turns % 4 != 0 ? 2 : 4;
   T x[turns][elements_of_quad];
@@ -222,7 +222,7 @@ struct step_of_elements<Way, T, Threads, Vectors, Step, tile_reading::digits> {
 
 // ---- Tiles --------------------------------------------------------------------------------------
 
-// Of a tile with a row or a column of which one, or whose addend, is not finite.
+// A result whose row, column or addend is not finite.
 template <class T, class Out>
 __device__ __noinline__ Out special_of_tile(const tile_problem& of, index a, index b,
                                             double addend) {
@@ -293,6 +293,15 @@ __device__ inline Out result_of_tile(const typename Way::sum& total, int scale_a
   }
 }
 
+// 0 where there is none.
+template <class Out, bool Added>
+__device__ inline double addend_of(const tile_problem& of, const tile_line& row,
+                                   const tile_line& column) {
+  if constexpr (Added)
+    return arith::widen<double>(static_cast<const Out*>(of.out.addend)[row.addend + column.addend]);
+  return 0;
+}
+
 // Calls f(r, c, i, j, k) for each pair of neighbouring results of a thread: of the fragments r and
 // c sums k and k + 1, in the tile's row i, columns j and j + 1.
 template <int RowFragments, int ColumnFragments, class F>
@@ -307,12 +316,80 @@ __device__ inline void each_of_tile(int down, int across, F f) {
         f(r, c, down + 16 * r + group + 8 * half, across + 8 * c + 2 * quarter, 2 * half);
 }
 
+/// Where a tile's results go.
+template <class Out>
+struct tile_results {
+  const tile_problem& of;
+  const tile_line *rows, *columns;
+  const tile_scale *row_scales, *column_scales;
+  int row_count, column_count;
+
+  __device__ bool is_there(int i, int j) const { return i < row_count && j < column_count; }
+  template <bool Added>
+  __device__ double addend(int i, int j) const {
+    return is_there(i, j) ? addend_of<Out, Added>(of, rows[i], columns[j]) : 0.0;
+  }
+
+  /// Of a thread, whose warp's begin `down` and `across`. `a`, `b`: the vectors of row and column
+  /// 0.
+  template <class Way, class T, bool Added, int RowFragments, int ColumnFragments>
+  __device__ void write(const std::int32_t (&sums)[Way::weights][RowFragments][ColumnFragments][4],
+                        int down, int across, index a, index b) const {
+    // All as if they were finite: without branches their instructions overlap. Of those that are
+    // not a bit is set, and they are made again.
+    Out results[RowFragments][ColumnFragments][4];
+    std::uint32_t specials = 0;
+    static_assert(sizeof results / sizeof(Out) <= 32);
+    const auto bit_of = [](int r, int c, int k) {
+      return 1u << ((r * ColumnFragments + c) * 4 + k);
+    };
+    const auto each = [&](auto f) { each_of_tile<RowFragments, ColumnFragments>(down, across, f); };
+    each([&](int r, int c, int i, int j, int k) {
+#pragma unroll
+      for (int next = 0; next < 2; ++next) {
+        const typename Way::sum total([&](int w) { return std::int64_t{sums[w][r][c][k + next]}; });
+        const int scale_a = row_scales[i].scale, scale_b = column_scales[j + next].scale;
+        const double added = addend<Added>(i, j + next);
+        results[r][c][k + next] = result_of_tile<Way, T, Out>(total, scale_a, scale_b, added);
+        if (is_special(scale_a, scale_b, added)) specials |= bit_of(r, c, k + next);
+      }
+    });
+    if (specials != 0)
+      each([&](int r, int c, int i, int j, int k) {
+#pragma unroll
+        for (int next = 0; next < 2; ++next)
+          if ((specials & bit_of(r, c, k + next)) != 0 && is_there(i, j + next))
+            results[r][c][k + next] = special_of_tile<T, Out>(of, a + static_cast<index>(i),
+                                                              b + static_cast<index>(j + next),
+                                                              addend<Added>(i, j + next));
+      });
+    each([&](int r, int c, int i, int j, int k) {
+      if (!is_there(i, j)) return;
+      Out* const row = static_cast<Out*>(of.out.to) + rows[i].result;
+      Out *const first = row + columns[j].result, *const second = row + columns[j + 1].result;
+      packet<Out, 2> two;
+      two.set(0, results[r][c][k]);
+      two.set(1, results[r][c][k + 1]);
+      if (!is_there(i, j + 1)) {
+        *first = two[0];
+      } else if (second == first + 1 &&
+                 reinterpret_cast<std::uintptr_t>(first) % (2 * sizeof(Out)) == 0) {
+        two.store(first);
+      } else {
+        *first = two[0];
+        *second = two[1];
+      }
+    });
+  }
+};
+
 template <class Way, class T, class Out, bool Added, bool InParts, tile_reading ReadA,
           tile_reading ReadB, int RowFragments, int ColumnFragments, int WarpsDown, int WarpsAcross,
           int Step, int Blocks>
 __global__ void __launch_bounds__(warp* WarpsDown* WarpsAcross, Blocks)
     multiply_tiles(const __grid_constant__ tile_problem of) {
   constexpr tile_shape shape{RowFragments, ColumnFragments, WarpsDown, WarpsAcross, Step, Blocks};
+  static_assert(sizeof(void*) + sizeof(tile_line) + sizeof(tile_scale) == bytes_of_tile_vector);
   constexpr int threads = shape.threads(), rows = shape.rows(), vectors = shape.vectors(),
                 pitch = shape.pitch(), apart = vectors * pitch,  // from a digit to the next
       of_step = Way::digits * apart;
@@ -338,7 +415,7 @@ __global__ void __launch_bounds__(warp* WarpsDown* WarpsAcross, Blocks)
   };
   step_of_elements<Way, T, threads, rows, Step, ReadA> of_a;
   step_of_elements<Way, T, threads, shape.columns(), Step, ReadB> of_b;
-  // Some threads find where a vector begins, others meanwhile where its results do.
+  // The first threads find where vectors begin, and the last ones meanwhile where results do.
   static_assert(vectors <= threads);
   if (thread < vectors)
     starts[thread] =
@@ -366,32 +443,24 @@ __global__ void __launch_bounds__(warp* WarpsDown* WarpsAcross, Blocks)
 
   std::int32_t sums[Way::weights][RowFragments][ColumnFragments][4] = {};
   const int own_warp = thread / warp, down = own_warp / WarpsAcross * RowFragments * 16,
-            across = rows + own_warp % WarpsAcross * ColumnFragments * 8;
-  // Of two fragments of columns, or of one of two digits, b's halves come at once.
-  static_assert(ColumnFragments % 2 == 0 || ColumnFragments == 1);
-  constexpr int b_groups =
-      ColumnFragments > 1 ? Way::digits * ColumnFragments / 2 : (Way::digits + 1) / 2;
-  const int lane = thread % warp, line = lane % 8, of_a_vector = down + line + lane / 8 % 2 * 8,
-            own_a = of_a_vector * pitch + lane / 16 * 16, b_half = lane / 8 % 2 * 16,
-            b_second = lane / 16,
-            own_b = (across + line + (ColumnFragments > 1 ? b_second * 8 : 0)) * pitch + b_half;
+            across = own_warp % WarpsAcross * ColumnFragments * 8;
+  // Of b a load brings two fragments, the last one twice where their number is odd: those of a
+  // digit, then the next digit's.
+  constexpr int fragments = Way::digits * ColumnFragments;
+  static_assert(ColumnFragments == 1 || ColumnFragments % 2 == 0);
+  const int lane = thread % warp, own_a = (down + lane % 16) * pitch + lane / 16 * 16,
+            own_b = (rows + across + lane % 8) * pitch + lane / 8 % 2 * 16,
+            second = lane / 16 * (ColumnFragments > 1 ? 8 * pitch : apart);
   const auto multiply = [&](const std::byte* from) {
-    std::uint32_t b[Way::digits + 1][ColumnFragments][2];
+    std::uint32_t b[fragments + 1][2];
 #pragma unroll
-    for (int g = 0; g < b_groups; ++g) {
+    for (int f = 0; f < fragments; f += 2) {
       std::uint32_t four[4];
-      if constexpr (ColumnFragments > 1) {
-        constexpr int of_digit = ColumnFragments / 2;
-        const int d = g / of_digit, c = g % of_digit * 2;
-        load_fragments(from + d * apart + c * 8 * pitch + own_b, four);
+      load_fragments(from + own_b + f / ColumnFragments * apart + f % ColumnFragments * 8 * pitch +
+                         (f + 1 < fragments ? second : 0),
+                     four);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) b[d][c + k / 2][k % 2] = four[k];
-      } else {
-        const int d = 2 * g, second = d + 1 < Way::digits ? b_second : 0;
-        load_fragments(from + (d + second) * apart + own_b, four);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) b[d + k / 2][0][k % 2] = four[k];
-      }
+      for (int k = 0; k < 4; ++k) b[f + k / 2][k % 2] = four[k];
     }
 #pragma unroll
     for (int d = 0; d < Way::digits; ++d)
@@ -402,7 +471,8 @@ __global__ void __launch_bounds__(warp* WarpsDown* WarpsAcross, Blocks)
 #pragma unroll
         for (int e = 0; e < Way::digits; ++e)
 #pragma unroll
-          for (int c = 0; c < ColumnFragments; ++c) multiply_digits(sums[d + e][r][c], a, b[e][c]);
+          for (int c = 0; c < ColumnFragments; ++c)
+            multiply_digits(sums[d + e][r][c], a, b[e * ColumnFragments + c]);
       }
   };
 
@@ -432,7 +502,7 @@ __global__ void __launch_bounds__(warp* WarpsDown* WarpsAcross, Blocks)
     const index results = of.row_count * of.column_count,
                 all = gridDim.x / of.row_tiles / of.column_tiles * results;
     each_of_tile<RowFragments, ColumnFragments>(
-        down, across - rows, [&](int r, int c, int i, int j, int k) {
+        down, across, [&](int r, int c, int i, int j, int k) {
           if (i >= rows_here) return;
 #pragma unroll
           for (int next = 0; next < 2; ++next) {
@@ -449,60 +519,9 @@ __global__ void __launch_bounds__(warp* WarpsDown* WarpsAcross, Blocks)
         });
     return;
   }
-  // All results as if none was special, whose instructions then go side by side.
-  static_assert(RowFragments * ColumnFragments * 4 <= 32);
-  Out results[RowFragments][ColumnFragments][4];
-  std::uint32_t specials = 0;
-  const auto is_there = [&](int i, int j) { return i < rows_here && j < columns_here; };
-  const auto addend_at = [&](int i, int j) {
-    if constexpr (Added)
-      if (is_there(i, j))
-        return arith::widen<double>(
-            static_cast<const Out*>(of.out.addend)[lines[i].addend + lines[rows + j].addend]);
-    return 0.0;
-  };
-  const auto bit_of = [](int r, int c, int k) { return 1u << ((r * ColumnFragments + c) * 4 + k); };
-  each_of_tile<RowFragments, ColumnFragments>(
-      down, across - rows, [&](int r, int c, int i, int j, int k) {
-#pragma unroll
-        for (int next = 0; next < 2; ++next) {
-          const typename Way::sum total(
-              [&](int w) { return std::int64_t{sums[w][r][c][k + next]}; });
-          const int scale_a = scales[i].scale, scale_b = scales[rows + j + next].scale;
-          const double addend = addend_at(i, j + next);
-          results[r][c][k + next] = result_of_tile<Way, T, Out>(total, scale_a, scale_b, addend);
-          if (is_special(scale_a, scale_b, addend)) specials |= bit_of(r, c, k + next);
-        }
-      });
-  if (specials != 0)
-    each_of_tile<RowFragments, ColumnFragments>(
-        down, across - rows, [&](int r, int c, int i, int j, int k) {
-#pragma unroll
-          for (int next = 0; next < 2; ++next)
-            if ((specials & bit_of(r, c, k + next)) != 0 && is_there(i, j + next))
-              results[r][c][k + next] = special_of_tile<T, Out>(
-                  of, first_a + first_row + static_cast<index>(i),
-                  first_b + first_column + static_cast<index>(j + next), addend_at(i, j + next));
-        });
-  each_of_tile<RowFragments, ColumnFragments>(
-      down, across - rows, [&](int r, int c, int i, int j, int k) {
-        if (!is_there(i, j)) return;
-        Out* const to = static_cast<Out*>(of.out.to) + lines[i].result;
-        Out* const first = to + lines[rows + j].result;
-        Out* const second = to + lines[rows + j + 1].result;
-        packet<Out, 2> two;
-        two.set(0, results[r][c][k]);
-        two.set(1, results[r][c][k + 1]);
-        if (!is_there(i, j + 1)) {
-          *first = two[0];
-        } else if (second == first + 1 &&
-                   reinterpret_cast<std::uintptr_t>(first) % (2 * sizeof(Out)) == 0) {
-          two.store(first);
-        } else {
-          *first = two[0];
-          *second = two[1];
-        }
-      });
+  const tile_results<Out> to{of,        lines,       lines + rows, scales, scales + rows,
+                             rows_here, columns_here};
+  to.template write<Way, T, Added>(sums, down, across, first_a + first_row, first_b + first_column);
 }
 
 /// The results of sums of several parts.
@@ -523,10 +542,7 @@ __global__ void __launch_bounds__(threads_on_products)
               b = (of.one_b ? 0 : matrix * of.b.vectors) + column;
   const int scale_a = tile_scale::of<T>(of.a, a, of.bits).scale,
             scale_b = tile_scale::of<T>(of.b, b, of.bits).scale;
-  double addend = 0;
-  if constexpr (Added)
-    addend = arith::widen<double>(
-        static_cast<const Out*>(of.out.addend)[of_row.addend + of_column.addend]);
+  const double addend = addend_of<Out, Added>(of, of_row, of_column);
   static_cast<Out*>(of.out.to)[of_row.result + of_column.result] =
       is_special(scale_a, scale_b, addend)
           ? special_of_tile<T, Out>(of, a, b, addend)

@@ -8,7 +8,7 @@ namespace bitfold::cuda {
 
 /// Of a step, that the units multiply at once.
 inline constexpr int elements_of_fragment = 32;
-inline constexpr int most_tile_digits = 4, longest_step = 64;
+inline constexpr int most_tile_digits = 4;
 /// Sums of so many products of all pairs of digits of one weight fit 32 bits.
 constexpr order::index most_elements_of_part(int digits) {
   return ((order::index{1} << 17) / static_cast<order::index>(digits) - 1) / longest_step *
@@ -31,10 +31,11 @@ struct tile_shape {
   /// vectors that a warp reads at once begin in other banks.
   BITFOLD_HD constexpr int pitch() const { return step + 16; }
 };
-/// Of a block: two steps' digits, and of each vector where it begins, where its results and addends
-/// do, its scale and its factors.
+/// Of a vector: where it begins, where its results and addends do, its scale and its factors.
+inline constexpr int bytes_of_tile_vector = 8 + 16 + 12;
+/// Of a block: two steps' digits, and what is noted of each vector.
 constexpr int shared_bytes_of_tile(tile_shape s, int digits) {
-  return s.vectors() * (2 * digits * s.pitch() + 8 + 16 + 12);
+  return s.vectors() * (2 * digits * s.pitch() + bytes_of_tile_vector);
 }
 
 /// How a block reads a step of elements: neighbouring threads take neighbouring quads of a vector

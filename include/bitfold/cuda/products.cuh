@@ -297,7 +297,8 @@ __global__ void __launch_bounds__(threads_on_products)
   for (int k = 0; k < Packs; ++k)
 #pragma unroll
     for (int j = 0; j < Pack; ++j) found.add(some[k][j]);
-  found.template join_team < Team<warp ? Team : warp>();
+  constexpr int joined = Team < warp ? Team : warp;
+  found.template join_team<joined>();
   if constexpr (Team > warp) {
     largest_magnitude<T>* const of_warps = reinterpret_cast<largest_magnitude<T>*>(shared_bytes);
     if (thread % warp == 0) of_warps[thread / warp] = found;
@@ -393,6 +394,16 @@ __device__ inline double as_double(std::uint32_t x) {
   return arith::sub(arith::bit_cast<double>(arith::bit_cast<std::uint64_t>(large) | x), large);
 }
 
+// (upper 2^32 + lower) 2^e + addend, rounded once, of upper's 51 bits and a sign.
+template <class Out>
+__device__ inline Out result_of(std::int64_t upper, std::uint32_t lower, int e, double addend) {
+  const double power = product::scale_factors<double>::power(e), a = as_double<32>(upper),
+               b = as_double(lower);
+  return product::round_odd<Out>(
+      addend == 0 ? arith::mul(product::odd_sum(a, b), power)
+                  : product::odd_sum(arith::mul(a, power), arith::mul(b, power), addend));
+}
+
 // Exact as two doubles, of which the lower one has 32 bits.
 template <class T, class Out, class Way>
 constexpr bool is_exact_in_doubles =
@@ -403,14 +414,10 @@ __device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, dou
   constexpr int words = Way::words;
   if constexpr (is_exact_in_doubles<T, Out, Way>) {
     static_assert(words == 2 || words == 3);
-    const double power = product::scale_factors<double>::power(e);
     std::int64_t upper = static_cast<std::int32_t>(w[words - 1]);
     if constexpr (words == 3)
       upper = static_cast<std::int64_t>(static_cast<std::uint64_t>(upper) << 32 | w[1]);
-    const double a = as_double<32>(upper), b = as_double(w[0]);
-    return product::round_odd<Out>(
-        addend == 0 ? arith::mul(product::odd_sum(a, b), power)
-                    : product::odd_sum(arith::mul(a, power), arith::mul(b, power), addend));
+    return result_of<Out>(upper, w[0], e, addend);
   } else {
     if (addend == 0) return rounded_words<Out>(w, e);
     constexpr int low = words < 4 ? words - 1 : 3;

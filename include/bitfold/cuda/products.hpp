@@ -12,11 +12,14 @@ inline constexpr int threads_on_products = 256;
 /// Digits are made of so many vectors and elements at a time, which lie in shared memory.
 inline constexpr int vectors_of_tile = 32, elements_of_tile = 128;
 inline constexpr int pitch_of_tile = elements_of_tile + 4;
-/// Vectors are measured in parts of so many elements: by a warp each, or by a block many at once.
+/// Vectors are measured in parts of so many elements: by some threads of a warp each, or by a block
+/// many at once.
 inline constexpr int measured_along = 4096, measured_across = 256;
 /// Vectors whose elements are neighbours, and no more of them than a team's threads have in so many
-/// packs each, are read once: by a warp, or by a block.
+/// packs each, are read once: by some threads of a warp, or by a block.
 inline constexpr int most_packs_of_thread = 16;
+/// Digits that tiles take have zeros behind them up to a multiple of so many.
+inline constexpr int longest_step = 64;
 /// Offsets that are listed have zeros behind them up to a multiple of so many, which tiles read
 /// together.
 inline constexpr int elements_of_quad = 4;
