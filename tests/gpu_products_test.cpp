@@ -69,7 +69,7 @@ struct matrices {
 };
 
 /// `equal`: whose lower digits are -128, so that sums of their products grow fastest.
-enum class values { ordinary, outliers, any, with_specials, equal };
+enum class values { ordinary, outliers, any, with_specials, equal, near_a_tie, large };
 
 void fill(matrices& m, values how, std::uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -88,6 +88,8 @@ void fill(matrices& m, values how, std::uint64_t seed) {
           d = random() % 3 == 0 ? std::nan("") : random() % 2 ? INFINITY : -INFINITY;
         if (random() % 17 == 0) d = random() % 2 ? 0.0 : -0.0;
         if (how == values::equal) d = 129.0 / 128;
+        if (how == values::near_a_tie) d = i % 9 == 8 ? 0x1p-14 : 1;
+        if (how == values::large) d = 0x1.5p27;
         x = arith::round_to<T>(d);
       }
       std::memcpy(m.bytes.data() + i * sizeof(T), &x, sizeof x);
@@ -99,6 +101,7 @@ struct product_case {
   matrices a, b;
   std::optional<matrices> addend{};
   values how = values::ordinary;
+  std::optional<values> addend_how{};  ///< if it is another
   std::optional<method_id> method{};
   std::optional<dtype> out{};
   std::optional<int> bits{};
@@ -123,7 +126,7 @@ void check_way(const matrix_product& p, const detail::product_layout& l,
 void check_product(product_case c, std::uint64_t seed = 1) {
   fill(c.a, c.how, seed);
   fill(c.b, c.how, seed + 1);
-  if (c.addend) fill(*c.addend, c.how, seed + 2);
+  if (c.addend) fill(*c.addend, c.addend_how.value_or(c.how), seed + 2);
   const matrix_product p = make_matrix_product(c.a.type, c.method, c.out, c.bits);
   const view a = c.a.at(c.a.bytes.data()), b = c.b.at(c.b.bytes.data());
   std::size_t n = size_of(p.out());
@@ -316,6 +319,13 @@ TEST_CASE("products on a GPU in tiles have the CPU's bits: shapes, parts of rows
       one_part.how = values::with_specials;
       check_product(one_part);
     }
+  // Beside an addend that is far larger: next to a tie.
+  product_case beside{of(dtype::bf16, {5, 9}), of(dtype::bf16, {9, 5}, true),
+                      of(dtype::f32, {5, 1})};
+  beside.out = dtype::f32;
+  beside.how = values::near_a_tie;
+  beside.addend_how = values::large;
+  check_product(beside);
   product_case few{of(dtype::f32, {5, 3000}), of(dtype::f32, {3000, 3})};
   for (const int bits : {8, 11, 24, 30, 32}) {
     few.bits = bits;

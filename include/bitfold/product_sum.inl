@@ -27,7 +27,12 @@ BITFOLD_INLINE double odd_sum(double a, double b) {
   const double sum = a + b;
   return to_odd(sum, b - (sum - a));
 }
-/// a + b + c, a and b as above. (Boldo and Melquiond, IEEE Trans. Comput. 57(4), 2008: of three
+/// The same of any two.
+BITFOLD_INLINE double odd_sum_of_any(double a, double b) {
+  const double sum = a + b;
+  return to_odd(sum, error_of(sum, a, b));
+}
+/// a + b + c, |a| > |b| or a 0. (Boldo and Melquiond, IEEE Trans. Comput. 57(4), 2008: of three
 /// numbers, what the two larger ones leave is rounded to odd first.)
 BITFOLD_INLINE double odd_sum(double a, double b, double c) {
   const double small = b + c, small_error = error_of(small, b, c), large = a + small,

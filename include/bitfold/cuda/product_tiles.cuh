@@ -285,7 +285,7 @@ __device__ inline Out result_of_tile(const typename Way::sum& total, int scale_a
     // 2^20 products of 30 bits.
     const double power = product::scale_factors<double>::power(e),
                  sum = arith::mul(as_double(total.of[0]), power);
-    return product::round_odd<Out>(addend == 0 ? sum : product::odd_sum(sum, addend));
+    return product::round_odd<Out>(addend == 0 ? sum : product::odd_sum_of_any(sum, addend));
   } else {
     std::uint32_t w[Way::words];
     total.join(w);
