@@ -338,6 +338,13 @@ class planner {
     const index teams = warp / static_cast<index>(p_.team);
     p_.at_once = static_cast<int>(
         std::clamp<index>(shares(shares(from_.outputs, l.enough), teams) * teams, teams, warp));
+    const int rows = from_.n <= order::lanes       ? 1
+                     : from_.n <= 2 * order::lanes ? 2
+                     : from_.n <= 4 * order::lanes ? 4
+                                                   : order::rows;
+    // Of two inputs registers hold half as many.
+    const int registers = from_.two ? 2 : 4;
+    p_.of_team = {rows, std::max(rows <= 2 ? registers : registers * 2 / rows, 1)};
     set_blocks_of_warps(l);
   }
 

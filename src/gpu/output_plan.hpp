@@ -38,9 +38,13 @@ struct output_plan {
   std::string_view line;  ///< of the table, that chose it
   int at_once;            ///< outputs that a warp takes
   int team;               ///< threads that take a row
-  int parts;              ///< of a node of a column, a thread each
-  int split;              ///< of these so many for the lanes of one leaf
-  int pitch;              ///< of rows in shared memory, elements from one to the next
+  struct {
+    int leaf_rows;  ///< of a leaf, at most
+    int rows;       ///< that it takes at once
+  } of_team;
+  int parts;  ///< of a node of a column, a thread each
+  int split;  ///< of these so many for the lanes of one leaf
+  int pitch;  ///< of rows in shared memory, elements from one to the next
   struct {
     index inner, beside;  ///< elements of each; of these so many are neighbours
     std::int64_t stride;  ///< between elements of a column; 0: it is not the same for all

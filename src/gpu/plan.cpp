@@ -149,16 +149,9 @@ class planner {
         add(make_kernel(strategy::short_columns, one_by_one, many, from.n <= order::lanes ? 1 : 2));
         break;
       case strategy::columns: add(make_kernel(strategy::columns, one_by_one, many)); break;
-      case strategy::row_teams: {
-        const int rows = from.n <= order::lanes       ? 1
-                         : from.n <= 2 * order::lanes ? 2
-                         : from.n <= 4 * order::lanes ? 4
-                                                      : order::rows;
-        // Of two inputs registers hold half as many.
-        const int sets = rows <= 2 ? 4 : rows == 4 ? 2 : 1;
-        add(make_kernel(strategy::row_teams, how, rows, one ? sets : std::max(sets / 2, 1)));
+      case strategy::row_teams:
+        add(make_kernel(strategy::row_teams, how, of.of_team.leaf_rows, of.of_team.rows));
         break;
-      }
       case strategy::leaf_teams:
       case strategy::staged_threads: add(make_kernel(of.by, reading::anywhere)); break;
       case strategy::warps:

@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(128, sizeof(fold::partial<F, A>) <= 8 && sizeo
 // together.
 template <class F, class Rows, class A, int Most, int Sets, class Results>
 __global__ void __launch_bounds__(128)
-    fold_rows_by_teams(const __grid_constant__ output_elements data, int team, int at_once,
-                       const __grid_constant__ Results how) {
+    fold_rows_by_teams(const __grid_constant__ typename Rows::parameters data, int team,
+                       int at_once, const __grid_constant__ Results how) {
   using E = engine<F, Rows, A>;
   using S = typename E::state;
   const int t = threadIdx.x % warp, teams = warp / team, n = static_cast<int>(data.n);
