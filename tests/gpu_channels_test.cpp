@@ -5,10 +5,12 @@
 #include "array_on_gpu.hpp"
 #include "catch.hpp"
 #include "channel_cases.hpp"
+#include "gpu_exact.hpp"
 #include "gpu_kernels.hpp"
 
 #include "gpu/channels.hpp"
 #include "gpu/explain.hpp"
+#include "gpu/launcher.hpp"
 
 using namespace bitfold;
 using test::array_on_gpu;
@@ -102,4 +104,28 @@ TEST_CASE("many channels on demand have their definition's bits", "[.all]") {
     check_channels(channel_function::channel_norm, type, test::kind::near_one,
                    {64, 64, 3136, 2, true}, 4);
   }
+}
+
+// ---- The real compiler, which needs no GPU ------------------------------------------------------
+
+TEST_CASE("NVRTC compiles kernels of channels of every element type", "[.][nvrtc]") {
+  if (!test::has_compiler()) return;
+  test::sample_of_kernels sample;
+  std::map<std::string, gpu::kernel> kernels;
+  std::uint64_t seed = 0;
+  for (const channel_shape& shape : shapes)
+    for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
+      const channel_case c = test::make_channel_case(type, test::kind::near_one, shape, ++seed);
+      const auto at = [](const auto& v) { return const_cast<std::byte*>(v.data()); };
+      std::vector<std::byte> sums[4] = {c.sums[0], c.sums[1], c.sums[2], c.sums[3]};
+      const channel_sums to{sums[0].data(), sums[1].data(), sums[2].data(), sums[3].data()};
+      for (const gpu::pass& one :
+           test::passes_of(gpu::plan_gradient_sums(c.on(at), to, test::numbers())))
+        if (sample.takes(one.what)) kernels.emplace(gpu::signature_of(one.what), one.what);
+    }
+  for (const auto& [signature, kernel] : kernels) {
+    INFO(signature);
+    CHECK(gpu::compile(gpu::source_of(kernel), 9, 0).image.size() > 1000);
+  }
+  CHECK(!kernels.empty());
 }

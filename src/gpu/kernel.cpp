@@ -1,6 +1,7 @@
 #include "kernel.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace bitfold::gpu {
@@ -28,6 +29,12 @@ std::string expression_of(const fold_kernel& k) {
   const std::string folds = "<kernel::folds, ", source = "kernel::source, ",
                     end = "kernel::accumulator, ", results = "kernel::results>";
   const auto number = [](int n) { return std::to_string(n) + ", "; };
+  // Of what there is at least one of.
+  const auto count = [&](int n) {
+    if (n == 0)
+      throw std::logic_error("a kernel by " + std::string(name(k.what)) + " for no number");
+    return number(n);
+  };
   const auto of = [&](const char* name, const std::string& more = "") {
     return "bitfold::cuda::" + std::string(name) + folds + source + end + more + results;
   };
@@ -41,13 +48,13 @@ std::string expression_of(const fold_kernel& k) {
     case strategy::states: return "bitfold::cuda::fold_nodes" + folds + end + results;
     case strategy::threads: return of("fold_outputs_by_threads");
     case strategy::lines:
-      return of("fold_lines_by_threads", number(k.first_number) + number(k.second_number));
+      return of("fold_lines_by_threads", count(k.first_number) + number(k.second_number));
     case strategy::staged_threads: return of("fold_staged_rows");
-    case strategy::columns: return of("fold_columns", number(k.first_number));
+    case strategy::columns: return of("fold_columns", count(k.first_number));
     case strategy::short_columns:
-      return of("fold_short_columns", number(k.first_number) + number(k.second_number));
+      return of("fold_short_columns", count(k.first_number) + count(k.second_number));
     case strategy::row_teams:
-      return of("fold_rows_by_teams", number(k.first_number) + number(k.second_number));
+      return of("fold_rows_by_teams", count(k.first_number) + count(k.second_number));
     case strategy::leaf_teams: return of("fold_leaves_by_teams");
     case strategy::warps: return of("fold_outputs_by_warps");
     case strategy::blocks: return of("fold_outputs");
@@ -55,7 +62,7 @@ std::string expression_of(const fold_kernel& k) {
       return "bitfold::cuda::fold_patches" + folds + source + end + "std::uint" +
              std::to_string(8 * k.first_number) + "_t>";
     case strategy::across:
-      return "bitfold::cuda::fold_leaves_across" + folds + source + end + number(k.first_number) +
+      return "bitfold::cuda::fold_leaves_across" + folds + source + end + count(k.first_number) +
              std::to_string(k.second_number) + ">";
     case strategy::longer_nodes:
       return "bitfold::cuda::fold_longer_nodes<kernel::folds, kernel::accumulator>";
