@@ -31,6 +31,7 @@ def _quick_reduction(name: str, *ops: str) -> None:
 for _name, _ops in {
     **{name: ("sum",) for name in ("sum", "sum.dim_IntList")},
     **{name: ("mean",) for name in ("mean", "mean.dim")},
+    **{name: ("prod",) for name in ("prod", "prod.dim_int")},
     **{name: (op,) for op in ("max", "min") for name in (op, "a" + op)},
     **{op + ".dim": (op, "arg" + op) for op in ("max", "min")},
     **{op: (op,) for op in ("argmax", "argmin", "logsumexp")},
