@@ -54,8 +54,8 @@ def quick_calls(device, dtype):
     aten = torch.ops.aten
     for name in ("sum.dim_IntList", "mean.dim", "amax", "amin", "logsumexp"):
         yield from ((name, (x, *more)) for more in (([1],), ([-1], True), ([0, 2], False)))
-    yield from ((name, (x,)) for name in ("sum", "mean", "max", "min", "amax", "argmax", "argmin"))
-    yield from ((name, (x, *more)) for name in ("max.dim", "min.dim", "argmax") for more in ((1,), (-1, True)))
+    yield from ((name, (x,)) for name in ("sum", "mean", "prod", "max", "min", "amax", "argmax", "argmin"))
+    yield from ((name, (x, *more)) for name in ("max.dim", "min.dim", "prod.dim_int", "argmax") for more in ((1,), (-1, True)))
     yield from (("linalg_vector_norm", (x, ord, [1], True)) for ord in (1, 2, 2.0, math.inf))
     yield from (("mse_loss", (x, y, *more)) for more in ((), (1,), (2,)))
     if device == "cpu":
