@@ -287,10 +287,11 @@ class planner {
         p_.at_once = static_cast<int>(std::clamp<index>(shares(from_.outputs, l.enough), 1, warp));
         return set_blocks_of_warps(l);
       case strategy::warps:
-        p_.at_once = static_cast<int>(std::clamp<index>(
-            from_.outputs / l.more,
-            std::min<index>(shares(from_.outputs, l.enough), std::max<index>(16 / tiles_, 1)),
-            warp));
+        p_.at_once = static_cast<int>(
+            std::clamp<index>(from_.outputs / l.more,
+                              std::min<index>(shares(from_.outputs, l.enough),
+                                              std::max<index>(16 / std::max<index>(tiles_, 1), 1)),
+                              warp));
         return set_blocks_of_warps(l);
       case strategy::patches: return by_patches(l);
       case strategy::across: return by_leaves_across(l);
@@ -343,7 +344,7 @@ class planner {
                      : from_.n <= 4 * order::lanes ? 4
                                                    : order::rows;
     // Of two inputs registers hold half as many.
-    const int registers = from_.two ? 2 : 4;
+    const int registers = from_.two_alike ? 2 : 4;
     p_.of_team = {rows, std::max(rows <= 2 ? registers : registers * 2 / rows, 1)};
     set_blocks_of_warps(l);
   }
