@@ -115,10 +115,9 @@ TEST_CASE("NVRTC compiles kernels of channels of every element type", "[.][nvrtc
   std::uint64_t seed = 0;
   for (const channel_shape& shape : shapes)
     for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
-      const channel_case c = test::make_channel_case(type, test::kind::near_one, shape, ++seed);
+      channel_case c = test::make_channel_case(type, test::kind::near_one, shape, ++seed);
       const auto at = [](const auto& v) { return const_cast<std::byte*>(v.data()); };
-      std::vector<std::byte> sums[4] = {c.sums[0], c.sums[1], c.sums[2], c.sums[3]};
-      const channel_sums to{sums[0].data(), sums[1].data(), sums[2].data(), sums[3].data()};
+      const channel_sums to{c.sums[0].data(), c.sums[1].data(), c.sums[2].data(), c.sums[3].data()};
       for (const gpu::pass& one :
            test::passes_of(gpu::plan_gradient_sums(c.on(at), to, test::numbers())))
         if (sample.takes(one.what)) kernels.emplace(gpu::signature_of(one.what), one.what);

@@ -105,19 +105,10 @@ class planner {
     return (both ? 4 : 2) * (type == dtype::f64 ? sizeof(double) : sizeof(float));
   }
 
-  // Columns, and rows of a leaf, are numbers that some strategies' kernels are compiled for.
   pass& add_pass(strategy what, int blocks, int threads, std::size_t shared) {
-    const bool columns = what == strategy::columns || what == strategy::short_columns,
-               teams = what == strategy::row_teams;
     return std::get<pass>(to_.steps.emplace_back(
-        pass{fold_of(what,
-                     teams     ? of_.of_team.leaf_rows
-                     : columns ? sizes_.columns
-                               : 0,
-                     teams                     ? of_.of_team.rows
-                     : from_.n <= order::lanes ? 1
-                                               : 2,
-                     "bitfold/cuda/channel_sums.cuh", definitions_),
+        pass{fold_of(what, of_.numbers.first, of_.numbers.second, "bitfold/cuda/channel_sums.cuh",
+                     definitions_),
              static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared}));
   }
   void add_elements() {

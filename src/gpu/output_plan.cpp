@@ -272,8 +272,10 @@ class planner {
     p_.nodes = 1;
     switch (l.by) {
       case strategy::row_teams: return by_row_teams(l);
-      case strategy::lines: return set_blocks(l, from_.outputs, p_.threads);
-      case strategy::short_columns: return set_blocks(l, groups_, p_.threads);
+      case strategy::lines: return by_lines(l);
+      case strategy::short_columns:
+        p_.numbers = {of_.columns, from_.n <= order::lanes ? 1 : 2};
+        return set_blocks(l, groups_, p_.threads);
       case strategy::columns: return by_columns(l);
       case strategy::threads:
         set_nodes(leaves_of_thread(leaves_ * from_.outputs / l.enough, 1));
@@ -332,6 +334,13 @@ class planner {
                 "x: outputs of " + std::to_string(from_.n) + " elements each are too long");
   }
 
+  void by_lines(const outputs_line& l) {
+    const auto rows = static_cast<int>(std::bit_ceil(shares(from_.n, index{order::lanes})));
+    p_.numbers = {rows,
+                  from_.n == static_cast<index>(rows * order::lanes)};  // whether they are whole
+    set_blocks(l, from_.outputs, p_.threads);
+  }
+
   void by_row_teams(const outputs_line& l) {
     const index of_leaf = order::lanes / owned();
     p_.team = static_cast<int>(from_.n <= order::lanes ? std::bit_ceil(from_.n / owned())
@@ -345,11 +354,12 @@ class planner {
                                                    : order::rows;
     // Of two inputs registers hold half as many.
     const int registers = from_.two_alike ? 2 : 4;
-    p_.of_team = {rows, std::max(rows <= 2 ? registers : registers * 2 / rows, 1)};
+    p_.numbers = {rows, std::max(rows <= 2 ? registers : registers * 2 / rows, 1)};
     set_blocks_of_warps(l);
   }
 
   void by_columns(const outputs_line& l) {
+    p_.numbers = {of_.columns, 0};
     const auto threads = static_cast<index>(p_.threads);
     const index items = leaves_ * groups_,
                 widest = std::min({l.beside, std::bit_ceil(groups_), threads});
@@ -391,7 +401,8 @@ class planner {
         std::max(shares(shares(of.inner, shares(l.enough, stripes)), leaf) * leaf, l.more * leaf);
     p_.threads = cuda::patch_threads;
     p_.columns = {of.inner, of.beside, of.stride};
-    p_.patch = {rows, shares(of.inner, rows), of.word};
+    p_.patch = {rows, shares(of.inner, rows)};
+    p_.numbers = {static_cast<int>(of.word), 0};
     p_.shared = cuda::bytes_of_patch(of.word);
     p_.node = leaf;
     p_.nodes = leaves_;
@@ -403,7 +414,7 @@ class planner {
     constexpr index leaf = order::leaf;
     p_.threads = 256;
     p_.columns = {of.inner, of.beside, of.stride};
-    p_.across = {of.many, of.of_leaf};
+    p_.numbers = {of.many, of.of_leaf};
     p_.node = leaf;
     p_.nodes = leaves_;
     const index columns = from_.outputs * (from_.n / of.inner);

@@ -34,29 +34,23 @@ namespace bitfold::gpu {
 
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
-  strategy by;            ///< of segments short_segments, which lists the nodes of long ones
+  strategy by;  ///< of segments short_segments, which lists the nodes of long ones
+  struct {
+    int first, second;
+  } numbers;              ///< that its kernel is compiled for, if any (kernel.hpp)
   std::string_view line;  ///< of the table, that chose it
   int at_once;            ///< outputs that a warp takes
   int team;               ///< threads that take a row
-  struct {
-    int leaf_rows;  ///< of a leaf, at most
-    int rows;       ///< that it takes at once
-  } of_team;
-  int parts;  ///< of a node of a column, a thread each
-  int split;  ///< of these so many for the lanes of one leaf
-  int pitch;  ///< of rows in shared memory, elements from one to the next
+  int parts;              ///< of a node of a column, a thread each
+  int split;              ///< of these so many for the lanes of one leaf
+  int pitch;              ///< of rows in shared memory, elements from one to the next
   struct {
     index inner, beside;  ///< elements of each; of these so many are neighbours
     std::int64_t stride;  ///< between elements of a column; 0: it is not the same for all
   } columns;              ///< of patches, and of leaves across
   struct {
     index rows, chunks;  ///< of a column, that a block takes at once
-    std::size_t word;    ///< bytes that a thread reads
   } patch;
-  struct {
-    int neighbours;  ///< columns that a thread reads together
-    int of_leaf;     ///< columns that make a leaf
-  } across;
   index node;   ///< elements of a node
   index nodes;  ///< of an output; a single one is the result
   int threads, blocks;

@@ -121,7 +121,6 @@ class planner {
     const cuda::output_elements& from = *p_.outputs;
     const bool one = !from.two;
     const output_plan of = plan_outputs(sizes_, from, shape_, by_);
-    const int many = sizes_.columns;
     const auto one_by_one = from.two_alike ? reading::alike : reading::anywhere;
     const auto how = from.two_alike && from.in_packs                  ? reading::alike_packets
                      : one && from.in_packs && from.reduced.rank == 1 ? reading::rows
@@ -137,25 +136,19 @@ class planner {
       add_numbers(p.with, of, state());
       add_results(p.with, p_, g_.reductions);
     };
+    const auto add_reading = [&](reading as) {
+      add(make_kernel(of.by, as, of.numbers.first, of.numbers.second));
+    };
     switch (of.by) {
-      case strategy::threads: add(make_kernel(strategy::threads, one_by_one)); break;
-      case strategy::lines: {
-        const auto rows = static_cast<int>(std::bit_ceil(shares(from.n, order::lanes)));
-        const bool whole = from.n == static_cast<std::size_t>(rows * order::lanes);
-        add(make_kernel(strategy::lines, reading::anywhere, rows, whole));
-        break;
-      }
+      case strategy::threads:
       case strategy::short_columns:
-        add(make_kernel(strategy::short_columns, one_by_one, many, from.n <= order::lanes ? 1 : 2));
-        break;
-      case strategy::columns: add(make_kernel(strategy::columns, one_by_one, many)); break;
-      case strategy::row_teams:
-        add(make_kernel(strategy::row_teams, how, of.of_team.leaf_rows, of.of_team.rows));
-        break;
+      case strategy::columns: add_reading(one_by_one); break;
+      case strategy::lines:
       case strategy::leaf_teams:
-      case strategy::staged_threads: add(make_kernel(of.by, reading::anywhere)); break;
+      case strategy::staged_threads: add_reading(reading::anywhere); break;
+      case strategy::row_teams:
       case strategy::warps:
-      case strategy::blocks: add(make_kernel(of.by, how)); break;
+      case strategy::blocks: add_reading(how); break;
       default:
         throw std::logic_error("no kernel of outputs on axes by " + std::string(name(of.by)));
     }
@@ -174,11 +167,9 @@ class planner {
   // Leaf by leaf: the nodes are leaves, of which there may be very many.
   std::size_t add_leaves(const cuda::output_elements& from, const output_plan& of) {
     const bool patches = of.by == strategy::patches;
-    pass& first =
-        add_pass(patches ? make_kernel(of.by, reading::anywhere, static_cast<int>(of.patch.word))
-                         : make_kernel(of.by, from.two ? reading::alike : reading::anywhere,
-                                       of.across.neighbours, of.across.of_leaf),
-                 of.blocks, of.threads, of.shared);
+    const reading how = from.two ? reading::alike : reading::anywhere;
+    pass& first = add_pass(make_kernel(of.by, how, of.numbers.first, of.numbers.second), of.blocks,
+                           of.threads, of.shared);
     first.line = of.line;
     first.bytes_read = from.outputs * from.n * size_of(from.type) * (from.two ? 2 : 1);
     add_outputs(first.with, p_, from);
