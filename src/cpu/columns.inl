@@ -330,11 +330,19 @@ struct row_engine {
   using partial = decltype(partial_of<F, K, A>(std::declval<typename single::scalar_state>(), 0));
   static constexpr int width = single::width, columns = single::columns;
 
+  static int level_of(const lane_block& p) {
+    return single::level_of(static_cast<unsigned>(std::max(p.lanes / width, 1)));
+  }
+  // Where row k's state belongs among those of all rows.
+  static int place_of(const lane_block& p, int k) {
+    return simd::place_among_vectors<K>(level_of(p), k);
+  }
+
   // Those lanes of rows begin, ..., end - 1.
   BITFOLD_INLINE static void lanes_of(const Source (&rows)[width], int begin, int end,
                                       const lane_block& p, state (&v)[width]) {
     const auto for_each_row = [&](auto f) BITFOLD_LAMBDA {
-      for (int k = begin; k < end; ++k) v[k] = f(rows[k].ahead(p.begin));
+      for (int k = begin; k < end; ++k) v[place_of(p, k)] = f(rows[k].ahead(p.begin));
     };
     if (p.lanes == order::lanes) {
       for_each_row([&](Source leaf) BITFOLD_LAMBDA {
@@ -344,7 +352,7 @@ struct row_engine {
           v[c] = method::fold_lane<F, order::rows>(p.n, [&](int r) BITFOLD_LAMBDA {
             return leaf.elements(r * order::lanes + c * width);
           });
-        single::fold_vectors(v, static_cast<order::index>(p.n));
+        single::fold_vectors(v, static_cast<order::index>(p.n), 0);
         return v[0];
       });
     } else {
@@ -390,7 +398,7 @@ struct row_engine {
                                                    typename single::counter& c) {
     for (int l = 0; l < leaves; ++l)
       c.push(single::full_leaf(row.ahead(l * order::leaf)), static_cast<order::index>(l),
-             single::leaf_lane_size);
+             single::leaf_lane_size, single::leaf_level);
   }
 
   static void run(const inputs* rows, int count, int n, void* to) {
@@ -409,7 +417,7 @@ struct row_engine {
         if (cut.leaves > 0) {
           typename single::counter nodes;
           add_leaves(row[k], cut.leaves, nodes);
-          for (int i = 0; i < cut.nodes; ++i) v[i][k] = nodes.pending[i];
+          for (int i = 0; i < cut.nodes; ++i) v[i][place_of(cut.blocks[i], k)] = nodes.pending[i];
         }
         for (int i = cut.nodes; i < cut.count; ++i) lanes_of(row, k, k + step, cut.blocks[i], v[i]);
       }
@@ -421,7 +429,7 @@ struct row_engine {
                    [](auto f, state a, state b) BITFOLD_LAMBDA { return state::zip(f, a, b); });
           fold_lanes(v[i], p);
         } else {
-          single::fold_vectors(v[i], p.elements(0, p.lanes) / width);
+          single::fold_vectors(v[i], p.elements(0, p.lanes) / width, level_of(p));
         }
         c.push(v[i][0], p.lanes, p.elements(0, p.lanes), i == cut.count - 1);
       }

@@ -168,6 +168,93 @@ HWY_INLINE V first_n_of(int n, V a, V b) {
 
 HWY_INLINE wide even(wide a, wide b) { return {even(a.low, a.high), even(b.low, b.high)}; }
 HWY_INLINE wide odd(wide a, wide b) { return {odd(a.low, a.high), odd(b.low, b.high)}; }
+
+// Folds take adjacent pairs of lanes, two vectors to one, level by level: left_of_pairs and
+// right_of_pairs are what meets. At level 0, and after a whole number of `cycle` levels, lanes are
+// in their order; between, where a target's shuffles leave them.
+template <class A>
+constexpr int cycle = std::countr_zero(static_cast<unsigned>(width<A>));
+#if HWY_TARGET == HWY_AVX2
+// Shuffles that cross the halves of a vector take several times as long: pairs meet within the
+// halves, until at the last level of a cycle the halves meet.
+template <class A>
+constexpr bool halves_meet(int level) {
+  return level % cycle<A> == cycle<A> - 1;
+}
+template <class V>
+HWY_INLINE V left_of_pairs(V a, V b, int level) {
+  const hn::DFromV<V> d;
+  if (halves_meet<hn::TFromV<V>>(level)) return hn::ConcatLowerLower(d, b, a);
+  if constexpr (sizeof(hn::TFromV<V>) == 8) {
+    return hn::InterleaveLower(a, b);
+  } else {
+    const tag<float> f;
+    return hn::BitCast(
+        d, vec<float>{_mm256_shuffle_ps(hn::BitCast(f, a).raw, hn::BitCast(f, b).raw, 0x88)});
+  }
+}
+template <class V>
+HWY_INLINE V right_of_pairs(V a, V b, int level) {
+  const hn::DFromV<V> d;
+  if (halves_meet<hn::TFromV<V>>(level)) return hn::ConcatUpperUpper(d, b, a);
+  if constexpr (sizeof(hn::TFromV<V>) == 8) {
+    return hn::InterleaveUpper(d, a, b);
+  } else {
+    const tag<float> f;
+    return hn::BitCast(
+        d, vec<float>{_mm256_shuffle_ps(hn::BitCast(f, a).raw, hn::BitCast(f, b).raw, 0xdd)});
+  }
+}
+// Each half of a vector of floats is one of doubles.
+HWY_INLINE wide left_of_pairs(wide a, wide b, int level) {
+  if (halves_meet<float>(level)) return {a.low, b.low};
+  return {even(a.low, b.low), even(a.high, b.high)};
+}
+HWY_INLINE wide right_of_pairs(wide a, wide b, int level) {
+  if (halves_meet<float>(level)) return {a.high, b.high};
+  return {odd(a.low, b.low), odd(a.high, b.high)};
+}
+template <class A>
+struct place_table {
+  int of[cycle<A>][width<A>] = {};  // by level and lane
+  constexpr place_table() {
+    for (int level = 0; level < cycle<A>; ++level) {
+      int side_of[cycle<A>] = {};  // of each bit of a lane the level whose left or right it says
+      for (int l = 0; l < cycle<A>; ++l)
+        if (halves_meet<A>(level + l)) {
+          side_of[cycle<A> - 1] = l;
+        } else {
+          for (int bit = 0; bit + 2 < cycle<A>; ++bit) side_of[bit] = side_of[bit + 1];
+          side_of[cycle<A> - 2] = l;
+        }
+      for (int lane = 0; lane < width<A>; ++lane)
+        for (int bit = 0; bit < cycle<A>; ++bit)
+          of[level][lane] |= (lane >> bit & 1) << side_of[bit];
+    }
+  }
+};
+template <class A>
+constexpr place_table<A> places;
+/// Where a vector belongs among as many as it has lanes, if folding them, from this level on, is to
+/// leave its total in lane k.
+template <class A>
+HWY_INLINE int place_among_vectors(int level, int k) {
+  return places<A>.of[level % cycle<A>][k];
+}
+#else
+template <class V>
+HWY_INLINE V left_of_pairs(V a, V b, int) {
+  return even(a, b);
+}
+template <class V>
+HWY_INLINE V right_of_pairs(V a, V b, int) {
+  return odd(a, b);
+}
+template <class A>
+HWY_INLINE int place_among_vectors(int, int k) {
+  return k;
+}
+#endif
 HWY_INLINE double first(wide v) { return first(v.low); }
 HWY_INLINE double lane(wide v, int i) {
   return i < width<double> ? lane(v.low, i) : lane(v.high, i - width<double>);

@@ -4,7 +4,8 @@
 // A vector holds neighbouring lanes, so the fold needs one step only: merge_pairs takes two
 // neighbouring vectors of partial results and returns one, half as deep. Repeated within a leaf and
 // then across leaves, that is the whole tree; the lanes of a vector are folded among themselves
-// only at the very end of a run.
+// only at the very end of a run. How often it was repeated is the level of what it takes, by which
+// `simd` knows where its lanes are.
 //
 // BITFOLD_LEAF is the specifier of the function that folds a leaf, BITFOLD_UNROLL_VECTORS stands
 // before loops that are worth unrolling where they are over vectors.
@@ -127,27 +128,37 @@ struct engine {
   static_assert(columns * width == order::lanes);
 
   // [a0 . a1, a2 . a3, ..., b0 . b1, ...]; each of these is the state of `elements_each` elements.
-  BITFOLD_INLINE static state merge_pairs(state a, state b, index elements_each) {
+  BITFOLD_INLINE static state merge_pairs(state a, state b, index elements_each, int level) {
     return F::merge(
-        state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, a, b),
-        state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); }, a, b),
+        state::zip([=](auto x, auto y) BITFOLD_LAMBDA { return simd::left_of_pairs(x, y, level); },
+                   a, b),
+        state::zip([=](auto x, auto y) BITFOLD_LAMBDA { return simd::right_of_pairs(x, y, level); },
+                   a, b),
         bitfold::fold::counts{elements_each, elements_each});
   }
 
   // All lanes of s, of `elements_each` elements, folded into one.
-  BITFOLD_INLINE static auto fold_lanes(state s, index elements_each) {
-    for (int w = width; w > 1; w /= 2, elements_each *= 2) s = merge_pairs(s, s, elements_each);
+  BITFOLD_INLINE static auto fold_lanes(state s, index elements_each, int level) {
+    for (int w = width; w > 1; w /= 2, elements_each *= 2, ++level)
+      s = merge_pairs(s, s, elements_each, level);
     return s.map([](auto x) BITFOLD_LAMBDA { return simd::first(x); });
   }
 
   // Adjacent pairs, as order::fold_in_place, of vectors whose lanes have `elements_each` elements.
   template <int Count>
-  BITFOLD_INLINE static void fold_vectors(state (&v)[Count], index elements_each) {
+  BITFOLD_INLINE static void fold_vectors(state (&v)[Count], index elements_each, int level) {
     BITFOLD_UNROLL
-    for (int step = 1; step < Count; step *= 2) BITFOLD_UNROLL
-    for (int left = 0; left + step < Count; left += 2 * step)
-      v[left] = merge_pairs(v[left], v[left + step], elements_each * static_cast<index>(step));
+    for (int step = 1; step < Count; step *= 2) {
+      BITFOLD_UNROLL
+      for (int left = 0; left + step < Count; left += 2 * step)
+        v[left] =
+            merge_pairs(v[left], v[left + step], elements_each * static_cast<index>(step), level);
+      ++level;
+    }
   }
+  // That of a vector which `vectors`, a power of two, were folded to.
+  static constexpr int level_of(unsigned vectors) { return std::countr_zero(vectors); }
+  static constexpr int leaf_level = level_of(columns);
 
   BITFOLD_LEAF static state full_leaf(Source p) {
     if constexpr (width == 1 && !is_plain_sum<F>) {
@@ -171,10 +182,10 @@ struct engine {
                 return x;
             },
             lane);
-        fold_vectors(lane, order::rows);
+        fold_vectors(lane, order::rows, 0);
         v[g] = lane[0];
       }
-      fold_vectors(v, order::rows * columns_at_once);
+      fold_vectors(v, order::rows * columns_at_once, level_of(columns_at_once));
       return v[0];
     }
   }
@@ -214,7 +225,7 @@ struct engine {
   // Whether short leaves are folded in vectors. Counted folds are not: lanes of different lengths
   // would need a count each.
   static constexpr bool short_in_vectors() {
-    using result = decltype(fold_lanes(std::declval<state>(), order::rows));
+    using result = decltype(fold_lanes(std::declval<state>(), order::rows, 0));
     return width > 1 && !F::counted && std::is_same_v<result, scalar_state>;
   }
 
@@ -232,8 +243,8 @@ struct engine {
           const int i = r * order::lanes + c * width, left = size - i;
           return left >= width ? p.elements(i) : p.first_elements(i, left);
         });
-      fold_vectors(v, 0);
-      return fold_lanes(v[0], 0);
+      fold_vectors(v, 0, 0);
+      return fold_lanes(v[0], 0, leaf_level);
     } else {
       if (size < order::lanes) return short_leaf_by_lanes(p, size);
       const auto copy = p.copy(rows * order::lanes, rest);
@@ -244,8 +255,8 @@ struct engine {
           return r < rows ? p.elements(r * order::lanes + c * width) : last.elements(c * width);
         });
       }
-      fold_vectors(v, 0);
-      return fold_lanes(v[0], 0);
+      fold_vectors(v, 0, 0);
+      return fold_lanes(v[0], 0, leaf_level);
     }
   }
 
@@ -267,7 +278,7 @@ struct engine {
       } else {
         for (state& s : v) one_leaf(leaves.next(1), s);
       }
-      fold_vectors(v, leaf_lane_size);
+      fold_vectors(v, leaf_lane_size, leaf_level);
       return v[0];
     }
   }
@@ -279,8 +290,9 @@ struct engine {
     index lane_elements[32];  // the elements in each lane of those
     int depth = 0;
     // One more subtree, after `pushed` of the same size.
-    BITFOLD_INLINE void push(state s, index pushed, index lane) {
-      for (; pushed & 1; pushed >>= 1, lane *= 2) s = merge_pairs(pending[--depth], s, lane);
+    BITFOLD_INLINE void push(state s, index pushed, index lane, int level) {
+      for (; pushed & 1; pushed >>= 1, lane *= 2, ++level)
+        s = merge_pairs(pending[--depth], s, lane, level);
       lane_elements[depth] = lane;
       pending[depth++] = s;
     }
@@ -293,25 +305,25 @@ struct engine {
     if (count == 0) return F::template rebase<A>(short_leaf(leaves.next(0), tail), first);
     counter c;
     for (index l = 0; l < count / leaves_at_once; ++l)
-      c.push(fold_leaves(leaves), l, leaves_lane_size);
+      c.push(fold_leaves(leaves), l, leaves_lane_size, leaf_level + level_of(leaves_at_once));
     // Leaves left over: their subtrees are smaller than any in the counter, so count anew above it.
     if constexpr (leaves_at_once > 1)
       for (index l = 0; l < count % leaves_at_once; ++l) {
         state s;
         one_leaf(leaves.next(1), s);
-        c.push(s, l, leaf_lane_size);
+        c.push(s, l, leaf_lane_size, leaf_level);
       }
 
-    using partial = decltype(F::template rebase<A>(fold_lanes(c.pending[0], 1), first));
+    using partial = decltype(F::template rebase<A>(fold_lanes(c.pending[0], 1, 0), first));
     bool has_total = tail > 0;
     partial total;
     index n = static_cast<index>(tail);
     if (has_total) total = F::template rebase<A>(short_leaf(leaves.next(0), tail), first);
     while (c.depth > 0) {
       --c.depth;
-      const partial s =
-          F::template rebase<A>(fold_lanes(c.pending[c.depth], c.lane_elements[c.depth]), first);
-      const index left = c.lane_elements[c.depth] * width;
+      const index lane = c.lane_elements[c.depth], left = lane * width;
+      const int level = std::countr_zero(lane / order::rows);
+      const partial s = F::template rebase<A>(fold_lanes(c.pending[c.depth], lane, level), first);
       total = has_total ? F::merge(s, total, bitfold::fold::counts{left, n}) : s;
       n += left;
       has_total = true;

@@ -2,6 +2,7 @@
 // and for folds that are not bitfold's own.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -49,12 +50,24 @@ A odd(A, A b) {
   return b;
 }
 template <class A>
+A left_of_pairs(A a, A, int) {
+  return a;
+}
+template <class A>
+A right_of_pairs(A, A b, int) {
+  return b;
+}
+template <class A>
 A first(A x) {
   return x;
 }
 template <class A>
 A lane(A x, int) {
   return x;  // the only one
+}
+template <class A>
+int place_among_vectors(int, int k) {
+  return k;
 }
 template <class A, class T>
 A load_first(const T* p, int n) {
