@@ -117,7 +117,8 @@ pass map_rows(row_function f, const rows& of, void* out, int owned) {
 
 int neighbours_of_thread(row_function f, const rows& of, const void* out, const tuning& by) {
   const traits t = traits_of(f, of.type);
-  const int owned = owned_of(of.type, 1 + t.takes_y + t.weighted), twice = 2 * owned;
+  int owned = owned_of(of.type, 1 + t.takes_y + t.weighted);
+  const int twice = 2 * owned;
   if (t.elementwise)  // no row has to begin where a packet does
     return in_packets(of.type, owned, 0, {of.x, out}) ? owned : 1;
   const auto fits = [&](int many) {
@@ -125,6 +126,8 @@ int neighbours_of_thread(row_function f, const rows& of, const void* out, const 
       return in_packets(of.type, many, of.inner, {of.x, out});
     return in_packets(of.type, many, of.n, {of.x, of.y, of.w, of.b, out});
   };
+  // Of a row of up to half a tile half of a warp's threads would have nothing.
+  if (of.n > order::leaf && of.n <= tile_of(owned) / 2) owned /= 2;
   if (size_of(of.type) == 2 && !t.takes_y && of.count >= by.rows_of_wide_packets &&
       of.n % tile_of(twice) == 0 && fits(twice))
     return twice;

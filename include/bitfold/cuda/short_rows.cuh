@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(threads_on_short_rows)
       if (own_rows > 0) {
 #pragma unroll
         for (int i = 0; i < Owned; ++i)
-          s[i] = E::lane(order::lane_size(n, lane + i), [&](int r) {
-            return K::source::get(x[set], r < Most ? r : 0, i, lane + r * order::lanes + i);
+          s[i] = method::fold_lane<fold, Most>(order::lane_size(n, lane + i), [&](int r) {
+            return K::source::get(x[set], r, i, lane + r * order::lanes + i);
           });
         fold_owned<fold>(s, Owned,
                          [=](int i, int width) { return leaf_lanes{n}(lane + i, width); });

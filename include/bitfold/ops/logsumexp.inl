@@ -29,10 +29,12 @@ struct logsumexp_fold {
   BITFOLD_INLINE static state<V> start(V x) {
     return {x, arith::constant(x, 1)};
   }
-  // The largest element first, so that each takes one exp.
+  // The largest element first, so that each takes one exp; a single one takes none, as its own
+  // is 1.
   template <int Rows, class Get>
   BITFOLD_INLINE static auto lane(int count, Get get) {
     auto s = start(get(0));
+    if (Rows == 1 || count == 1) return s;
     BITFOLD_UNROLL
     for (int r = 1; r < Rows; ++r)
       if (r < count) s.max = arith::maximum(s.max, get(r));
