@@ -54,17 +54,23 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 
   struct in_rows {
     typename Source::template columns<Many>::some x[order::rows];
   };
-  S* const of_parts = reinterpret_cast<S*>(shared_bytes);
-  const index groups = data.outputs / Many,
-              part = node * static_cast<index>(split) / static_cast<index>(parts);
-  const int width = static_cast<int>(blockDim.x) / parts,
-            j = static_cast<int>(threadIdx.x) / width;                // the part
-  const int lanes = order::lanes / split, begin = j % split * lanes;  // its lanes of each leaf
-  const index stripes = (groups + width - 1) / width, items = stripes * nodes;
+  S* const of_threads = reinterpret_cast<S*>(shared_bytes);
+  // Parts, those that share a leaf, and threads beside each other are powers of two: quotients of
+  // their numbers would take as long as short columns do.
+  const int of_parts = first_bit(static_cast<unsigned>(parts)),
+            of_split = first_bit(static_cast<unsigned>(split)),
+            of_width = first_bit(blockDim.x >> of_parts), width = 1 << of_width,
+            j = static_cast<int>(threadIdx.x) >> of_width;                        // the part
+  const int lanes = order::lanes >> of_split, begin = (j & (split - 1)) * lanes;  // of each leaf
+  const index groups = data.outputs / Many, part = node >> (of_parts - of_split),
+              stripes = (groups + static_cast<index>(width - 1)) >> of_width,
+              items = stripes * nodes;
   for (index i = blockIdx.x; i < items; i += gridDim.x) {
-    const index group = i % stripes * width + threadIdx.x % width, output = group * Many,
-                k = i / stripes;
-    const index of_node = k * node, first = of_node + static_cast<index>(j / split) * part;
+    const index k = quotient(i, stripes),
+                group = ((i - k * stripes) << of_width) +
+                        (threadIdx.x & static_cast<unsigned>(width - 1)),
+                output = group * Many;
+    const index of_node = k * node, first = of_node + static_cast<index>(j >> of_split) * part;
     const index left = data.n - of_node, here = left < node ? left : node;
     of_many total;
     if (group < groups && first < data.n) {
@@ -141,25 +147,27 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 
     for (int p = 0; p < Many; ++p) s[p] = F::template rebase<A>(total.each[p], first);
     // The elements of `d` parts from part q on, if any.
     const auto elements = [&](int q, int d) -> index {
-      const index before = static_cast<index>(q / split) * part;
+      const index before = static_cast<index>(q >> of_split) * part;
       if (before >= here) return 0;
-      if (d >= split) return equal_runs{part, here}(q / split, d / split);
-      return leaf_lanes{here - before < order::leaf ? static_cast<int>(here - before)
-                                                    : order::leaf}(q % split * lanes, d * lanes);
+      if (d >= split) return equal_runs{part, here}(q >> of_split, d >> of_split);
+      return leaf_lanes{here - before < order::leaf
+                            ? static_cast<int>(here - before)
+                            : order::leaf}((q & (split - 1)) * lanes, d * lanes);
     };
+    // Each part is written once, and read once thereafter.
     for (int d = 1; d < parts; d *= 2) {
-      if (j % (2 * d) == d)
+      if ((j & (2 * d - 1)) == d)
 #pragma unroll
-        for (int p = 0; p < Many; ++p) of_parts[p * blockDim.x + threadIdx.x] = s[p];
+        for (int p = 0; p < Many; ++p) of_threads[p * blockDim.x + threadIdx.x] = s[p];
       wait_for_the_block();
-      if (j % (2 * d) == 0)
+      if ((j & (2 * d - 1)) == 0)
         if (const index right = elements(j + d, d); right > 0)
 #pragma unroll
           for (int p = 0; p < Many; ++p)
-            s[p] = F::merge(s[p], of_parts[p * blockDim.x + threadIdx.x + d * width],
+            s[p] = F::merge(s[p], of_threads[p * blockDim.x + threadIdx.x + (d << of_width)],
                             fold::counts{elements(j, d), right});
-      wait_for_the_block();
     }
+    if (items > gridDim.x) wait_for_the_block();
     if (j == 0 && group < groups)
 #pragma unroll
       for (int p = 0; p < Many; ++p) {
