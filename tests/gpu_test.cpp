@@ -216,6 +216,7 @@ struct layout_case {
   gpu::strategy by;
   std::int64_t first = 0;  ///< element of the array
   cuda::launch shape{};
+  std::vector<std::int64_t> strides_of_y{};  ///< of none: those of x
 };
 
 view view_of(const layout_case& c, dtype t, const std::byte* data) {
@@ -223,6 +224,11 @@ view view_of(const layout_case& c, dtype t, const std::byte* data) {
          static_cast<int>(c.extents.size())};
   std::copy(c.extents.begin(), c.extents.end(), v.extent.begin());
   std::copy(c.strides.begin(), c.strides.end(), v.stride.begin());
+  return v;
+}
+view view_of_y(const layout_case& c, dtype t, const std::byte* data) {
+  view v = view_of(c, t, data);
+  std::copy(c.strides_of_y.begin(), c.strides_of_y.end(), v.stride.begin());
   return v;
 }
 
@@ -311,24 +317,24 @@ void compare_layouts(std::vector<reduction> all, bool two,
   };
   std::vector<gpu::plan> plans;
   for (const layout_case& c : cases) {
-    const view v = view_of(c, t, x), w = view_of(c, t, y);
+    const view v = view_of(c, t, x), w = view_of_y(c, t, y);
     const detail::layout l = detail::layout_of(v, two ? &w : nullptr, c.axes);
     const cuda::output_elements from = cuda::elements_of(l);
     plans.push_back(plan_of({reductions_of(l), l.n, true, &from}, c.shape));
   }
   test::prepare(plans);
   for (const layout_case& c : cases) {
-    const view v = view_of(c, t, x), w = view_of(c, t, y);
+    const view v = view_of(c, t, x), w = view_of_y(c, t, y);
     const detail::layout l = detail::layout_of(v, two ? &w : nullptr, c.axes);
     const cuda::output_elements from = cuda::elements_of(l);
     const std::vector<reduction> some = reductions_of(l);
     const gpu::problem asked{some, l.n, true, &from};
     INFO(c.extents[0] << " x " << c.extents[1] << ", " << name(t) << (two ? ", two inputs" : ""));
-    if (!two || c.by == gpu::strategy::row_teams) {  // of two inputs most are others
+    if (!two || c.by == gpu::strategy::row_teams || c.by == gpu::strategy::leaf_teams) {
       std::vector<std::string_view> by;
       for (const gpu::pass& p : passes_of(plan_of(asked, c.shape)))
         by.push_back(name(kernel_of(p).what));
-      if (size_of(t) == 4)  // of others the sizes are others
+      if (size_of(t) == 4)  // of others the sizes are others, and of two inputs most strategies
         CHECK_THAT(by, Catch::Matchers::VectorContains(name(c.by)));
     }
     check_same(some, run(asked, l.outputs, c.shape, {l.x, l.y}), [&](const reduction& r) {
@@ -412,6 +418,25 @@ TEST_CASE("outputs and segments on demand have the CPU's bits") {
           {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::argmax, {}, t)},
           false, lying_across, what);
   }
+  // Two inputs that lie alike and not: rows at any addresses, in packets and not; and leaves on a
+  // line, on two, or on lines of their rows.
+  using gpu::strategy::blocks, gpu::strategy::leaf_teams;
+  const std::vector<layout_case> pairs{
+      {{1100, 300}, {304, 1}, {1}, leaf_teams, 1},
+      {{1100, 65}, {65, 1}, {1}, leaf_teams},
+      {{70, 1000}, {1000, 1}, {1}, leaf_teams},
+      {{70, 1024}, {1024, 1}, {1}, blocks},
+      {{1100, 300}, {304, 1}, {1}, leaf_teams, 0, {}, {305, 1}},
+      {{1050, 1025}, {0, 1}, {1}, leaf_teams, 0, {}, {1025, 1}},
+      {{3, 5001}, {5003, 1}, {1}, blocks, 1, {}, {5007, 1}},
+      {{5, 2500}, {2501, 1}, {0, 1}, blocks, 1, {}, {2503, 1}},
+      {{3, 1030}, {2070, 2}, {0, 1}, blocks, 0, {}, {1, 3}},
+      {{100, 55}, {57, 1}, {0, 1}, blocks, 1, {}, {56, 1}},
+      {{3, 40, 2, 33}, {2700, 67, 2640, 2}, {1, 3}, blocks, 0, {}, {3000, 70, 35, 1}},
+      {{33, 20}, {21, 1}, {0, 1}, blocks, 0, {}, {1, 33}}};
+  for (const dtype t : {dtype::f16, dtype::f32, dtype::f64})
+    for (const test::kind what : {test::kind::special, test::kind::near_one})
+      compare_layouts(some_reductions(t, 2), true, pairs, what);
   compare_segments({dot}, true);
   compare_segments({make_reduction(op_id::var, {}, dtype::i16)}, false);
   const layout_case across{{3, 5001}, {5003, 1}, {1}, gpu::strategy::blocks, 1};

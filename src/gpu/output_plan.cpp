@@ -239,8 +239,8 @@ class planner {
   bool takes(strategy by) const {
     const bool any_tiles = shape_.tiles == 0, line = from_.reduced.rank == 1;
     if (from_.two_alike && by != strategy::columns && by != strategy::short_columns &&
-        by != strategy::threads && by != strategy::row_teams && by != strategy::warps &&
-        by != strategy::blocks)
+        by != strategy::threads && by != strategy::row_teams && by != strategy::leaf_teams &&
+        by != strategy::warps && by != strategy::blocks)
       return false;  // its kernel reads one input
     switch (by) {
       case strategy::row_teams:
@@ -251,9 +251,14 @@ class planner {
         return from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;
       case strategy::columns: return from_.columns && from_.n > 1;
       case strategy::staged_threads: return any_tiles && !from_.two && staged_pitch(from_) > 0;
-      case strategy::leaf_teams:
-        return any_tiles && !from_.two && !from_.in_packs && line && from_.reduced.dims[0].x == 1 &&
-               from_.n <= cuda::most_by_warp;
+      case strategy::leaf_teams: {
+        const auto& along = from_.reduced.dims[0];
+        // Of two inputs whole tiles of packs are quicker as these; of channels it takes none.
+        const bool in_tiles = from_.in_packs && owned() > 1 && from_.n % of_.tile == 0;
+        const bool its_rows =
+            from_.two ? along.y == 1 && !in_tiles : !from_.two_alike && !from_.in_packs;
+        return any_tiles && its_rows && line && along.x == 1 && from_.n <= cuda::most_by_warp;
+      }
       case strategy::warps: return any_tiles && tiles_ < 32;  // its counter has no more
       case strategy::across:  // whose leaves' states go through memory
         return any_tiles && leaves_ > 1 && leaves_of(from_).many > 0;

@@ -229,7 +229,7 @@ class planner {
       add_results(p.with, p_, g_.reductions);
     }
     // Elements that keys have sorted, two inputs', have places of their own.
-    const bool lines = one && !from.placed;
+    const bool lines = !from.placed;
     {
       pass& p = add(make_kernel(lines ? strategy::leaf_teams : strategy::warps, reading::anywhere),
                     of.blocks, std::min(of.threads, lines ? 128 : 256), 0, from, false);
@@ -239,7 +239,7 @@ class planner {
     }
     if (of.list.room > 0) {
       // Elements of one or two bytes are not read across packs, as there may be none behind them.
-      const bool across = lines && size_of(from.type) > 2;
+      const bool across = one && lines && size_of(from.type) > 2;
       cuda::output_elements read = from;
       read.unaligned = read.unaligned || across;
       pass& p =

@@ -25,6 +25,35 @@ struct alignas(Many * sizeof(T)) neighbours {
   }
 };
 
+// What of a source lies at some places (places.cuh), of which i is the number.
+template <class Source, class Places>
+struct elements_at {
+  Source of;
+  Places places;
+  __device__ auto one(int i) const { return of.at_place(places(i)); }
+};
+template <class Source>
+__device__ elements_at<Source, line_of_places> line_of(const Source& from) {
+  return {from, from.find.line(from.place)};
+}
+template <class Source>
+__device__ elements_at<Source, lines_of_places> lines_of(const Source& from, int i) {
+  return {from, from.find.lines(from.place + static_cast<index>(i))};
+}
+/// Where runs are as long as a row of a leaf, or longer.
+template <class Source>
+__device__ elements_at<Source, lines_of_rows<Source::two>> lines_by_rows(const Source& from,
+                                                                         int i) {
+  const int mine = i + static_cast<int>(threadIdx.x) % warp * order::lanes;
+  return {from, {from.find.lines(from.place + static_cast<index>(mine))}};
+}
+/// Neighbours, from where an output begins.
+template <class Source>
+__device__ elements_at<Source, line_of_places> neighbours_of(const output_elements& from,
+                                                             const offset& begin) {
+  return {Source::at(from, {}, 0), {begin, {1, 1}}};
+}
+
 // Elements T of an output from `place` on: a source for the engine (engine.cuh). What is read as it
 // is stored has one input.
 template <class Take, class T>
@@ -49,55 +78,8 @@ struct found_elements {
   }
   __device__ found_elements ahead(index k) const { return {find, place + k, x}; }
 
-  /// What lies at equal distances.
-  struct line_of {
-    const T* x;
-    std::int64_t stride;
-    __device__ single one(int i) const { return x[i * stride]; }
-  };
-  /// As many of them on one line, with a jump to another ahead of number `first`.
-  struct lines_of {
-    const T* x;
-    std::int64_t stride, jump;
-    int first;
-    __device__ single one(int i) const { return x[i * stride + (i < first ? 0 : jump)]; }
-  };
-  /// The same of as many rows of a leaf as a warp has threads, each of which knows one of them.
-  struct lines_of_rows {
-    lines_of own;
-    __device__ single one(int i) const {
-      const int row = i / order::lanes, lane = i % order::lanes;
-      const lines_of of{
-          reinterpret_cast<const T*>(shuffle(reinterpret_cast<std::uintptr_t>(own.x), row)),
-          own.stride, shuffle(own.jump, row), shuffle(own.first, row)};
-      return of.one(lane);
-    }
-  };
-  __device__ bool is_line() const { return find.linear; }
-  /// Elements that lie at equal distances in each run; 0: nobody knows.
-  __device__ index run() const {
-    const detail::axes& all = find.from->reduced;
-    return find.from->offsets ? 0 : all.dims[all.rank - 1].extent;
-  }
-  /// Those from number i on, as many as a run has at most.
-  __device__ lines_of lines(int i) const {
-    const index at = place + static_cast<index>(i), of_run = run();
-    const index before = find.from->by_reduced.narrow
-                             ? static_cast<std::uint32_t>(at) % static_cast<std::uint32_t>(of_run)
-                             : at % of_run;
-    const index left = of_run - before;
-    const std::int64_t begin = find(at).x,
-                       stride = find.from->reduced.dims[find.from->reduced.rank - 1].x,
-                       next = left < 1 << 30 ? find(at + left).x : 0;
-    return {x + begin, stride, next - begin - static_cast<std::int64_t>(left) * stride,
-            left < 1 << 30 ? static_cast<int>(left) : 1 << 30};
-  }
-  /// Where runs are as long as a row of a leaf, or longer.
-  __device__ lines_of_rows lines_by_rows(int i) const {
-    return {lines(i + static_cast<int>(threadIdx.x) % warp * order::lanes)};
-  }
-  __device__ line_of line() const { return {x + find(place).x, find.stride.x}; }
-  __device__ single one(int i) const { return x[find(place + static_cast<index>(i)).x]; }
+  __device__ single at_place(const offset& at) const { return x[at.x]; }
+  __device__ single one(int i) const { return at_place(find(place + static_cast<index>(i))); }
   BITFOLD_HD static auto made(single x, int at) { return Take::element(x, at); }
 
   /// Many neighbouring outputs, this one the first, from `place` on.
@@ -117,7 +99,7 @@ struct found_elements {
 // The same of two inputs, each at places of its own.
 template <class Take, class T>
 struct found_pairs {
-  static constexpr bool two = true, in_packs = false, has_lines = false;
+  static constexpr bool two = true, in_packs = false, has_lines = true;
   template <class State>
   static constexpr bool read_ahead = false;
   static constexpr int owned = 4;
@@ -135,10 +117,8 @@ struct found_pairs {
     return {find, place, static_cast<const T*>(from.x), static_cast<const T*>(from.y)};
   }
   __device__ found_pairs ahead(index k) const { return {find, place + k, x, y}; }
-  __device__ single one(int i) const {
-    const offset at = find(place + static_cast<index>(i));
-    return {x[at.x], y[at.y]};
-  }
+  __device__ single at_place(const offset& at) const { return {x[at.x], y[at.y]}; }
+  __device__ single one(int i) const { return at_place(find(place + static_cast<index>(i))); }
   BITFOLD_HD static auto made(const single& s, int at) { return Take::element(s.x, s.y, at); }
 };
 

@@ -143,12 +143,12 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
         }
       }
     };
-    if (from.is_line())
-      fold_beside([&](int i) { return from.ahead(static_cast<index>(i)).line(); });
-    else if (from.run() >= beside * order::leaf)
-      fold_beside([&](int i) { return from.lines(i); });
-    else if (from.run() >= order::lanes)
-      fold_beside([&](int i) { return from.lines_by_rows(i); });
+    if (from.find.linear)
+      fold_beside([&](int i) { return line_of(from.ahead(static_cast<index>(i))); });
+    else if (from.find.run() >= beside * order::leaf)
+      fold_beside([&](int i) { return lines_of(from, i); });
+    else if (from.find.run() >= order::lanes)
+      fold_beside([&](int i) { return lines_by_rows(from, i); });
   }
 #pragma unroll 1
   for (; begin < size; begin += order::leaf) {

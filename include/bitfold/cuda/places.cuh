@@ -69,6 +69,41 @@ __device__ inline index segment_of(const std::int64_t* offsets, index segments,
   return segment;
 }
 
+// Where elements lie that follow a known one: at equal distances;
+struct line_of_places {
+  offset begin, stride;
+  __device__ offset operator()(int i) const {
+    return {begin.x + i * stride.x, begin.y + i * stride.y};
+  }
+};
+// as many on one line, with a jump to another ahead of number `first`;
+struct lines_of_places {
+  offset begin, stride, jump;
+  int first;
+  __device__ offset operator()(int i) const {
+    const offset jumped = i < first ? offset{} : jump;
+    return {begin.x + i * stride.x + jumped.x, begin.y + i * stride.y + jumped.y};
+  }
+};
+// and of as many rows of a leaf as a warp has threads, each of which knows one of them.
+template <bool Two>
+struct lines_of_rows {
+  lines_of_places own;
+  __device__ offset operator()(int i) const {
+    const int row = i / order::lanes, lane = i % order::lanes;
+    return lines_of_places{of_row(own.begin, row), own.stride, of_row(own.jump, row),
+                           shuffle(own.first, row)}(lane);
+  }
+
+ private:
+  __device__ static offset of_row(const offset& mine, int row) {
+    if constexpr (Two)
+      return {shuffle(mine.x, row), shuffle(mine.y, row)};
+    else
+      return {shuffle(mine.x, row), 0};
+  }
+};
+
 // Where element i of an output lies, counted from the beginnings of the inputs.
 struct finder {
   const output_elements* from;
@@ -93,6 +128,28 @@ struct finder {
     }
     const offset o = offset_of(from->reduced, from->by_reduced, i);
     return {begin.x + o.x, begin.y + o.y};
+  }
+  __device__ line_of_places line(index i) const { return {(*this)(i), stride}; }
+  /// Elements that lie at equal distances in each run; 0: nobody knows.
+  __device__ index run() const {
+    return from->offsets ? 0 : from->reduced.dims[from->reduced.rank - 1].extent;
+  }
+  /// Those from number i on, as many as a run has at most.
+  __device__ lines_of_places lines(index i) const {
+    const index of_run = run(),
+                before = from->by_reduced.narrow
+                             ? static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(of_run)
+                             : i % of_run,
+                left = of_run - before;
+    const auto& along = from->reduced.dims[from->reduced.rank - 1];
+    const offset at = (*this)(i);
+    if (left >= 1 << 30) return {at, {along.x, along.y}, {}, 1 << 30};
+    const offset next = (*this)(i + left);
+    const auto elements = static_cast<std::int64_t>(left);
+    return {at,
+            {along.x, along.y},
+            {next.x - at.x - elements * along.x, next.y - at.y - elements * along.y},
+            static_cast<int>(left)};
   }
 };
 

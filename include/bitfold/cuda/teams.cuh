@@ -39,12 +39,19 @@ __device__ auto fold_leaf_by_team(const Line& line, int at, int lane, int size) 
   return s[0];
 }
 
+// Of a processor: what registers are shared out for, in which a thread has its elements of a leaf.
+template <class F, class Source, class A>
+inline constexpr int blocks_of_leaf_teams =
+    sizeof(fold::partial<F, A>) <= 8 && sizeof(A) <= 4 ? (Source::two ? 4 : 6)
+    : Source::two && sizeof(A) > 4                     ? 2
+                                                       : 3;
+
 // Outputs of up to 16 leaves whose elements are neighbours, at any address: a warp takes `at_once`
 // neighbours, or of so many segments those that are neither for threads nor for blocks. Teams of
 // its threads take their leaves, first those that are full; a thread folds those of an output and
 // writes it.
 template <class F, class Source, class A, class Results>
-__global__ void __launch_bounds__(128, sizeof(fold::partial<F, A>) <= 8 && sizeof(A) <= 4 ? 6 : 3)
+__global__ void __launch_bounds__(128, blocks_of_leaf_teams<F, Source, A>)
     fold_leaves_by_teams(const __grid_constant__ output_elements data, int at_once,
                          const __grid_constant__ Results how) {
   using S = typename engine<F, Source, A>::state;
@@ -61,9 +68,9 @@ __global__ void __launch_bounds__(128, sizeof(fold::partial<F, A>) <= 8 && sizeo
        first < data.outputs; first += stride) {
     const index output = first + static_cast<index>(t);
     index length = 0;
-    std::int64_t begin = 0;
+    offset begin;
     if (t < at_once && output < data.outputs)
-      length = elements_of(data, output), begin = finder::of(data, output).begin.x;
+      length = elements_of(data, output), begin = finder::of(data, output).begin;
     const bool is_mine =
         data.offsets ? length > most_by_thread && length <= most_by_warp : length > 0;
     const int n = is_mine ? static_cast<int>(length) : 0, full = n / order::leaf,
@@ -95,8 +102,9 @@ __global__ void __launch_bounds__(128, sizeof(fold::partial<F, A>) <= 8 && sizeo
                   its_rest = shuffle(rest, j);
         const int number = l < full_here ? l - first_full : its_full, at = number * order::leaf;
         const int to = shuffle(before, j) + number;
-        const typename Source::line_of line{
-            static_cast<const typename Source::element*>(data.x) + shuffle(begin, j), 1};
+        offset its_begin{shuffle(begin.x, j), 0};
+        if constexpr (Source::two) its_begin.y = shuffle(begin.y, j);
+        const auto line = neighbours_of<Source>(data, its_begin);
         const int size = l < full_here ? order::leaf : l < here ? its_rest : 0;
         const auto s = all_of_the_warp(l < full_here)
                            ? fold_leaf_by_team<F, Source, A, true>(line, at, lane, size)

@@ -78,12 +78,12 @@ __device__ auto fold_by_thread(const Source& from, index first, index n) {
     const int size = min(order::leaf, static_cast<int>(n) - begin), lanes = order::lane_count(size);
     if constexpr (Source::has_lines)
       if (const bool of_whole_rows = size % order::lanes == 0;
-          from.is_line() && (of_whole_rows || size <= 2 * order::lanes)) {
+          from.find.linear && (of_whole_rows || size <= 2 * order::lanes)) {
         leaves.push(
-            size == order::leaf ? fold_leaf_by_thread<F, Source, A, true>(from.line(), begin, 0)
-            : of_whole_rows
-                ? fold_leaf_by_thread<F, Source, A, false>(from.line(), begin, size / order::lanes)
-                : fold_short_by_thread<F, Source, A, 2>(from.line(), begin, size),
+            size == order::leaf ? fold_leaf_by_thread<F, Source, A, true>(line_of(from), begin, 0)
+            : of_whole_rows     ? fold_leaf_by_thread<F, Source, A, false>(line_of(from), begin,
+                                                                           size / order::lanes)
+                                : fold_short_by_thread<F, Source, A, 2>(line_of(from), begin, size),
             static_cast<index>(size));
         continue;
       }
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(256)
     how.template write<F, Source, A>(
         F::template rebase<A>(
             fold_short_by_thread<F, Source, A, Rows, Whole>(
-                Source::at(data, finder::of(data, i), 0).line(), 0, static_cast<int>(data.n)),
+                line_of(Source::at(data, finder::of(data, i), 0)), 0, static_cast<int>(data.n)),
             0),
         data.n, i);
 }
