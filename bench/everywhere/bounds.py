@@ -208,6 +208,8 @@ def short_function(symbol: str, library: str) -> str:
 def short_name(kernel: str) -> str:
     """void bitfold::cuda::f<...>(...) as f, torch's as torch's f."""
     name = re.split(r"[<(]", kernel.removeprefix("void "))[0]
+    if "gemm_i8i32" in name:  # of digits, which bitfold calls
+        return "cuBLASLt's product of integers"
     own = name.startswith("bitfold")
     return name.split("::")[-1] if own else f"torch's {name.split('::')[-1]}"
 
