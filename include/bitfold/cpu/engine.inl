@@ -127,7 +127,8 @@ struct engine {
   static constexpr int columns = order::lanes / width;  // vectors in a row of lanes
   static_assert(columns * width == order::lanes);
 
-  // [a0 . a1, a2 . a3, ..., b0 . b1, ...]; each of these is the state of `elements_each` elements.
+  // [a0 . a1, a2 . a3, ..., b0 . b1, ...], wherever these lanes are; each is the state of
+  // `elements_each` elements.
   BITFOLD_INLINE static state merge_pairs(state a, state b, index elements_each, int level) {
     return F::merge(
         state::zip([=](auto x, auto y) BITFOLD_LAMBDA { return simd::left_of_pairs(x, y, level); },
