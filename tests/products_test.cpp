@@ -846,6 +846,27 @@ TEST_CASE("results of one vector each that lie side by side have the bits of pro
         }
 }
 
+// Lines of neighbours shorter than a vector, a little longer, and longer than a block; of few
+// terms, and of more than one sum of 64 bits holds.
+TEST_CASE("one row meets lines of neighbours of any length") {
+  for (const dtype t : floats)
+    for (const kind what : {kind::near_one, kind::special, kind::any_bits})
+      for (const std::int64_t line : {5, 8, 15, 17, 28, 33, 65, 131})
+        for (const std::int64_t terms : {9, 530}) {
+          const std::int64_t lines = 3, pitch = line + 2,
+                             between = terms < 10 ? 500 : (19990 - 3 * pitch) / terms;
+          const contracted_operand row{{1, terms}, {0, 1}, 4, 1},
+              columns{{lines, line, terms}, {pitch, 1, between}, 1, 2};
+          const matrix_product p = make_matrix_product(t);
+          const std::vector<std::byte> x = make_data(t, what, 20000, 1),
+                                       y = make_data(t, what, 20000, 2);
+          const copies rows(row, 0, t, x), all(columns, 0, t, y);
+          INFO(name(t) << " lines of " << line << ", " << terms << " terms");
+          check_contraction(p, row.at(t, x.data()), columns.at(t, y.data()), {0, 1, 2}, nullptr,
+                            truth(p, rows.as_rows(), all.as_columns(), {}));
+        }
+}
+
 TEST_CASE("what cannot be contracted is refused by name") {
   std::vector<float> x(64), out(64);
   const matrix_product p = make_matrix_product(dtype::f32);

@@ -49,7 +49,7 @@ class panel_maker {
     const detail::operand_layout& l = to_.layout;
     const auto [matrix, first, count, at] = vectors_of(panel);
     if (to_.side == side::right && elements_.measure_across && are_side_by_side(l)) {
-      const auto [x, places] = side_by_side(matrix, first, count);
+      const auto [x, places] = side_by_side(matrix, first, count, width());
       measure_across(x, places, at);
       const std::size_t most = pack_ ? packed_at_once : std::max<std::size_t>(l.n, 1);
       for (std::size_t begin = 0; begin < l.n; begin += most) {
@@ -68,36 +68,37 @@ class panel_maker {
         });
   }
 
-  void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low) {
+  /// Of columns of a matrix, the sums with a row, or with a row each: see neighbour_columns.
+  void add_up(std::size_t matrix, direct_sums::columns of, const std::int32_t* row,
+              std::int64_t* high, std::int64_t* low) {
     const detail::operand_layout& l = to_.layout;
     // (What is done once for each of short vectors would take longer than laying them side by
     // side.)
     if (are_side_by_side(l) || (l.n > 0 && l.n <= longest_copied))
-      return add_up_across(direct_.across, panel, row, high, low);
-    const auto [matrix, first, count, at] = vectors_of(panel);
-    std::fill_n(high, count, 0);
-    std::fill_n(low, count, 0);
+      return add_up_across(false, matrix, of, row, 1, high, low);
+    const std::size_t at = to_.vector_at(matrix, of.first);
+    std::fill_n(high, of.count, 0);
+    std::fill_n(low, of.count, 0);
     // A vector that lies in a row is multiplied as soon as it is measured: a cache still has it.
     const bool in_turn = lie_in_rows();
-    if (!in_turn) measure(matrix, first, count);
-    for_each_part(matrix, first, count, !in_turn,
-                  [&, at = at, count = count](std::size_t begin, std::size_t n) {
-                    for (std::size_t v = 0; v < count; ++v) {
-                      if (in_turn) {
-                        note(at + v, elements_.measure(vectors_[v], n));
-                        if (v + 1 < count) ask_for(vectors_[v + 1], n * size_of(to_.layout.type));
-                      }
-                      std::int64_t some_high, some_low;
-                      direct_.along(row + begin, vectors_[v], n, to_.scales[at + v], run(),
-                                    &some_high, &some_low);
-                      high[v] += some_high;
-                      low[v] += some_low;
-                    }
-                  });
+    if (!in_turn) measure(matrix, of.first, of.count);
+    for_each_part(matrix, of.first, of.count, !in_turn, [&](std::size_t begin, std::size_t n) {
+      for (std::size_t v = 0; v < of.count; ++v) {
+        if (in_turn) {
+          note(at + v, elements_.measure(vectors_[v], n));
+          if (v + 1 < of.count) ask_for(vectors_[v + 1], n * size_of(to_.layout.type));
+        }
+        std::int64_t some_high, some_low;
+        direct_.along(row + begin, vectors_[v], n, to_.scales[at + v], run(), &some_high,
+                      &some_low);
+        high[v] += some_high;
+        low[v] += some_low;
+      }
+    });
   }
-  void add_up_each(std::size_t panel, const std::int32_t* rows, std::int64_t* high,
-                   std::int64_t* low) {
-    add_up_across(direct_.across_each, panel, rows, high, low);
+  void add_up_each(std::size_t matrix, direct_sums::columns of, const std::int32_t* rows,
+                   std::size_t pitch, std::int64_t* high, std::int64_t* low) {
+    add_up_across(true, matrix, of, rows, pitch, high, low);
   }
 
  private:
@@ -113,12 +114,20 @@ class panel_maker {
   std::size_t run() const {
     return std::size_t{1} << std::min(63 - 2 * (to_.product.bits() - 1), 30);
   }
-  void add_up_across(direct_kernels::of_panel add, std::size_t panel, const std::int32_t* rows,
-                     std::int64_t* high, std::int64_t* low) {
-    const auto [matrix, first, count, at] = vectors_of(panel);
-    const auto [x, places] = side_by_side(matrix, first, count);
-    measure_across(x, places, at);
-    add(rows, x, places, to_.layout.n, &to_.scales[at], run(), high, low);
+  // `of_each`: with a row each.
+  void add_up_across(bool of_each, std::size_t matrix, direct_sums::columns of,
+                     const std::int32_t* row, std::size_t pitch, std::int64_t* high,
+                     std::int64_t* low) {
+    const auto add = of_each ? direct_.across_each : direct_.across;
+    const std::size_t line = neighbours_along(to_.layout.along), least = direct_.least_columns,
+                      step = line < least ? of.count : line, at = to_.vector_at(matrix, of.first);
+    for (std::size_t done = 0; done < of.count; done += step) {
+      const std::size_t first = of.first + done, count = std::min(step, of.count - done);
+      const auto [x, places] = side_by_side(matrix, first, count, least);
+      add({x, places, to_.layout.n, std::max(count, least), row + (of_each ? done : 0), pitch},
+          to_.product.bits(), run(),
+          {&to_.scales[at + done], &to_.specials[at + done], high + done, low + done});
+    }
   }
 
   // Integers in one digit, whose low one is null, or in two.
@@ -176,13 +185,14 @@ class panel_maker {
       __builtin_prefetch(x + i, 0, 2);
   }
 
-  // Vectors side by side: element p of vector v at x[places[p] + v], and zeros where a panel has
-  // more room than there are vectors. Where they lie, or in a copy.
+  // Vectors side by side: element p of vector v at x[places[p] + v]. Where they lie, or in a copy,
+  // which has at least `least` of them: those that are not there are zeros.
   struct neighbours {
     const std::byte* x;
     const std::ptrdiff_t* places;
   };
-  neighbours side_by_side(std::size_t matrix, std::size_t first, std::size_t count) {
+  neighbours side_by_side(std::size_t matrix, std::size_t first, std::size_t count,
+                          std::size_t least) {
     const detail::operand_layout& l = to_.layout;
     const auto size = static_cast<std::int64_t>(size_of(l.type));
     if (elements_at_.empty()) {
@@ -194,23 +204,24 @@ class panel_maker {
       first_of_matrix_ = l.address(matrix, 0, 0);
     }
     const std::uint64_t most = neighbours_along(l.along);
-    if (count == width() && first % most + count <= most)
+    if (count >= least && first % most + count <= most)
       return {first_of_matrix_ + l.along.offset_of(first).x * size, elements_at_.data()};
-    const std::size_t bytes = l.n * width() * size_of(l.type);
-    if (count == width())
+    const std::size_t pitch = std::max(count, least), bytes = l.n * pitch * size_of(l.type);
+    if (count == pitch)
       copies_.resize(bytes);
     else
       copies_.assign(bytes, std::byte{0});
     detail::with_bits(l.type, [&]<class T>(T) {
       copy_neighbours(reinterpret_cast<const T*>(first_of_matrix_), first, count,
-                      reinterpret_cast<T*>(copies_.data()));
+                      reinterpret_cast<T*>(copies_.data()), pitch);
     });
-    for (std::size_t p = copies_at_.size(); p < l.n; ++p)
-      copies_at_.push_back(static_cast<std::ptrdiff_t>(p * width()));
+    copies_at_.resize(l.n);
+    for (std::size_t p = 0; p < l.n; ++p) copies_at_[p] = static_cast<std::ptrdiff_t>(p * pitch);
     return {copies_.data(), copies_at_.data()};
   }
   template <class T>
-  void copy_neighbours(const T* from, std::size_t first, std::size_t count, T* to) {
+  void copy_neighbours(const T* from, std::size_t first, std::size_t count, T* to,
+                       std::size_t pitch) {
     constexpr std::size_t at_once = 256;  // elements, whose copies stay in the cache
     const detail::operand_layout& l = to_.layout;
     places_.resize(count);
@@ -221,10 +232,10 @@ class panel_maker {
         const std::size_t n = std::min(begin + at_once, l.n);
         if (end == v + 1)
           for (std::size_t p = begin; p < n; ++p)
-            std::memcpy(to + p * width() + v, from + places_[v] + elements_at_[p], sizeof(T));
+            std::memcpy(to + p * pitch + v, from + places_[v] + elements_at_[p], sizeof(T));
         else
           for (std::size_t p = begin; p < n; ++p)
-            copy_run(from + places_[v] + elements_at_[p], end - v, to + p * width() + v);
+            copy_run(from + places_[v] + elements_at_[p], end - v, to + p * pitch + v);
       }
   }
   // Of any alignment. A few elements, for which memcpy as a function would take longer.
@@ -332,15 +343,29 @@ class panel_maker {
   std::vector<std::ptrdiff_t> elements_at_, copies_at_;  ///< of their elements, from there
 };
 
+direct_blocks::direct_blocks(const integers& of, std::size_t most)
+    : vectors_(of.layout.vectors), most_(most), count_((vectors_ - 1) / most + 1) {
+  const std::size_t line = neighbours_along(of.layout.along);
+  if (line < find_product_kernels(of.used).direct(of.layout.type).least_columns) return;
+  pieces_ = (line - 1) / most + 1;
+  most_ = pieces_ > 1 ? line : most / line * line;
+  count_ = ((vectors_ - 1) / most_ + 1) * pieces_;
+}
+direct_sums::columns direct_blocks::operator[](std::size_t i) const {
+  const std::size_t first = i / pieces_ * most_, count = std::min(most_, vectors_ - first),
+                    piece = i % pieces_, begin = count * piece / pieces_;
+  return {first + begin, count * (piece + 1) / pieces_ - begin};
+}
+
 direct_sums::direct_sums(integers& to) : maker_(std::make_unique<panel_maker>(to)) {}
 direct_sums::~direct_sums() = default;
-void direct_sums::add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high,
-                         std::int64_t* low) {
-  maker_->add_up(panel, row, high, low);
+void direct_sums::add_up(std::size_t matrix, columns of, const std::int32_t* row,
+                         std::int64_t* high, std::int64_t* low) {
+  maker_->add_up(matrix, of, row, high, low);
 }
-void direct_sums::add_up_each(std::size_t panel, const std::int32_t* rows, std::int64_t* high,
-                              std::int64_t* low) {
-  maker_->add_up_each(panel, rows, high, low);
+void direct_sums::add_up_each(std::size_t matrix, columns of, const std::int32_t* rows,
+                              std::size_t pitch, std::int64_t* high, std::int64_t* low) {
+  maker_->add_up_each(matrix, of, rows, pitch, high, low);
 }
 bool direct_sums::are_there(const matrix_product& p, target t) {
   const product_kernels kernels = find_product_kernels(t);
@@ -372,7 +397,7 @@ integers::integers(const matrix_product& p, cpu::side s, const detail::operand_l
     by = find_amx_kernels(std::min(p.bits(), digit_bits), s == side::left ? x.vectors : 0);
   else if (how == way::by_vectors && kernels.pairs.add && is_float(p.in()) && p.bits() <= pair_bits)
     by = kernels.pairs;
-  width = s == side::right ? kernels.tile_columns : how == way::directly ? 1 : by.tile_rows;
+  width = how == way::directly ? 1 : s == side::right ? kernels.tile_columns : by.tile_rows;
   panels = (layout.vectors + static_cast<std::size_t>(width) - 1) / static_cast<std::size_t>(width);
 }
 

@@ -75,24 +75,41 @@ prepared::integers::way way_of(const matrix_product& p, target t, std::uint64_t 
 /// elements of one.
 bool are_side_by_side(const detail::operand_layout& l);
 
-/// Of a row of integers, in one digit, the sums with each vector of a panel of columns, whose own
-/// integers are kept nowhere.
+/// Of a row of integers, in one digit, the sums with some columns, whose own integers are kept
+/// nowhere.
 class direct_sums {
  public:
-  /// `to` has what is noted of the vectors of its part.
+  struct columns {
+    std::size_t first, count;  ///< of a matrix
+  };
+  /// `to` has what is noted of the columns of a block, of which it has the first.
   explicit direct_sums(prepared::integers& to);
   ~direct_sums();
-  /// `panel`: of those of all matrices, one of the part's. `high`, `low`: of each of its vectors.
-  void add_up(std::size_t panel, const std::int32_t* row, std::int64_t* high, std::int64_t* low);
-  /// The same of each vector and of a row of its own, of a panel of such: of vectors that are read
-  /// side by side.
-  void add_up_each(std::size_t panel, const std::int32_t* rows, std::int64_t* high,
-                   std::int64_t* low);
+  /// `high`, `low`, and what is noted: of each column, with room for at least as many as
+  /// direct_kernels::least_columns. So have `rows` below.
+  void add_up(std::size_t matrix, columns of, const std::int32_t* row, std::int64_t* high,
+              std::int64_t* low);
+  /// The same of each column and of a row of its own, whose term p is at rows[p * pitch + c]: of
+  /// columns that are read side by side.
+  void add_up_each(std::size_t matrix, columns of, const std::int32_t* rows, std::size_t pitch,
+                   std::int64_t* high, std::int64_t* low);
   /// Whether a target has them for such operands.
   static bool are_there(const matrix_product& p, target t);
 
  private:
   std::unique_ptr<class panel_maker> maker_;
+};
+
+/// The columns of a matrix in blocks of at most `most`: of whole lines of neighbours, or of a part
+/// of one, where these are long enough to be taken as they lie.
+class direct_blocks {
+ public:
+  direct_blocks(const prepared::integers& of, std::size_t most);
+  std::size_t size() const { return count_; }
+  direct_sums::columns operator[](std::size_t i) const;
+
+ private:
+  std::size_t vectors_, most_, count_, pieces_ = 1;
 };
 
 /// Whether products go by kernels: those of floats by `fixed`, and of integers that fit 32 bits.

@@ -28,12 +28,14 @@ struct block {
   std::size_t row_panel, row_panels, column_panel, column_panels;
 };
 
-// A run of some of n panels: the i-th of those of at most `most`.
+// A run of some panels.
 struct panel_run {
-  panel_run(std::size_t n, std::size_t most, std::size_t i)
-      : begin(i * most), count(std::min(most, n - i * most)) {}
-  static std::size_t count_of(std::size_t n, std::size_t most) { return (n + most - 1) / most; }
   std::size_t begin, count;
+  /// The i-th of those of at most `most` of n, and how many there are.
+  static panel_run of(std::size_t n, std::size_t most, std::size_t i) {
+    return {i * most, std::min(most, n - i * most)};
+  }
+  static std::size_t count_of(std::size_t n, std::size_t most) { return (n + most - 1) / most; }
 };
 
 // The sum of the products of two digits of rows of at most this length is below 2^127.
@@ -47,7 +49,7 @@ __int128 short_sum(__int128 high, __int128 middle, __int128 low) {
 // integers take is little, and they are still in the cache when they are multiplied.
 class multiplication {
  public:
-  // `diagonal`: row r of a meets column r of b alone, and a's rows are in panels of columns.
+  // `diagonal`: row r of a meets column r of b alone.
   multiplication(const matrix_product& p, const integers& a, const integers& b,
                  const detail::product_layout& l, const detail::addend_layout* addend, void* out,
                  bool diagonal = false)
@@ -77,8 +79,8 @@ class multiplication {
     parallel_for(tasks, threads, [&](std::size_t task) {
       const sum_array sums = new_sums();
       for (std::size_t i = blocks * task / tasks; i < blocks * (task + 1) / tasks; ++i)
-        multiply(block_at(a_, b_, i / (down() * across()), {a_.panels, block_rows(), i % down()},
-                          {b_.panels, block_panels(), i / down() % across()}),
+        multiply(block_at(a_, b_, i / (down() * across()), rows_at(i % down()),
+                          columns_at(i / down() % across())),
                  sums.get());
     });
   }
@@ -86,27 +88,28 @@ class multiplication {
   // Of matrices of one row, each of one result; or of diagonals.
   void run_directly(const options& opts) const {
     const int threads = threads_of(opts);
-    const std::size_t most = block_panels(), runs = panel_run::count_of(b_.panels, most),
-                      parts = layout_.results.size() * runs,
-                      tasks = std::min(parts, chunk_count(threads));
+    const direct_blocks blocks(b_, block_columns);
+    const std::size_t parts = layout_.results.size() * blocks.size(),
+                      tasks = std::min(parts, chunk_count(threads)), pitch = a_.layout.vectors,
+                      least = kernels_.direct(product_.in()).least_columns;
+    const std::vector<std::int32_t> rows =
+        diagonal_ ? transposed_rows(least) : std::vector<std::int32_t>();
     parallel_for(tasks, threads, [&](std::size_t task) {
       integers part(product_, side::right, b_.layout, b_.used, integers::way::directly);
-      part.make_notes(most);
+      part.make_notes(block_columns);
       direct_sums with(part);
       std::int64_t sums[2 * block_columns];
       for (std::size_t i = parts * task / tasks; i < parts * (task + 1) / tasks; ++i) {
-        const panel_run run(b_.panels, most, i % runs);
-        const block k = block_at(a_, part, i / runs, {1, 1, 0}, run);
-        part.first = static_cast<std::size_t>(k.b) * b_.panels + run.begin;
-        const auto width = static_cast<std::size_t>(b_.width), columns = run.count * width;
-        for (std::size_t c = 0; c < run.count; ++c) {
-          std::int64_t *const high = sums + c * width, *const low = high + columns;
-          if (diagonal_)
-            with.add_up_each(part.first + c, a_.high.get() + a_.panel_at(k.a, run.begin + c), high,
-                             low);
-          else
-            with.add_up(part.first + c, a_.high.get() + a_.panel_at(k.a, 0), high, low);
-        }
+        const direct_sums::columns some = blocks[i % blocks.size()];
+        const block k = block_at(a_, part, i / blocks.size(), {0, 1}, {some.first, some.count});
+        part.first = static_cast<std::size_t>(k.b) * b_.panels + some.first;
+        const std::size_t columns = std::max(some.count, least);
+        std::int64_t *const high = sums, *const low = sums + columns;
+        if (diagonal_)
+          with.add_up_each(k.b, some, &rows[k.a * pitch * layout_.a.n + some.first], pitch, high,
+                           low);
+        else
+          with.add_up(k.b, some, a_.high.get() + a_.panel_at(k.a, 0), high, low);
         part.note_specials();
         write_block({k, 1, columns, sums});
       }
@@ -123,12 +126,25 @@ class multiplication {
   std::size_t block_panels() const { return block_columns / static_cast<std::size_t>(b_.width); }
   std::size_t down() const { return panel_run::count_of(a_.panels, block_rows()); }
   std::size_t across() const { return panel_run::count_of(b_.panels, block_panels()); }
+  panel_run rows_at(std::size_t i) const { return panel_run::of(a_.panels, block_rows(), i); }
+  panel_run columns_at(std::size_t i) const { return panel_run::of(b_.panels, block_panels(), i); }
 
   int threads_of(const options& opts) const {
     const double work = static_cast<double>(layout_.results.size()) *
                         static_cast<double>(diagonal_ ? 1 : a_.padded()) *
                         static_cast<double>(b_.padded()) * static_cast<double>(layout_.a.n);
     return threads_for(opts, static_cast<std::size_t>(std::min(work, 1e15)) / 4);
+  }
+
+  // Of each matrix of a: term p of row r at [p * rows + r]; and behind them room for some more.
+  std::vector<std::int32_t> transposed_rows(std::size_t more) const {
+    const std::size_t n = layout_.a.n, rows = a_.layout.vectors;
+    std::vector<std::int32_t> to(a_.layout.count() * n * rows + more);
+    for (std::size_t i = 0; i < a_.layout.count(); ++i)
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t p = 0; p < n; ++p)
+          to[(i * n + p) * rows + r] = a_.high[a_.panel_at(i, r) + p];
+    return to;
   }
 
   void run_in_parts(side lazy, const options& opts) const {
@@ -145,13 +161,13 @@ class multiplication {
       integers part(product_, lazy, of.layout, of.used, of.how);
       part.make_room(most);
       for (std::size_t i = parts * task / tasks; i < parts * (task + 1) / tasks; ++i) {
-        const panel_run run(of.panels, most, i % runs);
+        const panel_run run = panel_run::of(of.panels, most, i % runs);
         const auto at = layout_.results.offset_of(i / runs);
         part.make_part(static_cast<std::size_t>(left ? at.x : at.y) * of.panels + run.begin,
                        run.count);
         for (std::size_t k = 0; k < others; ++k)
-          multiply(left ? block_at(part, b_, i / runs, run, {b_.panels, block_panels(), k})
-                        : block_at(a_, part, i / runs, {a_.panels, block_rows(), k}, run),
+          multiply(left ? block_at(part, b_, i / runs, run, columns_at(k))
+                        : block_at(a_, part, i / runs, rows_at(k), run),
                    sums.get());
       }
     });
@@ -429,7 +445,7 @@ void multiply(const matrix_product& p, const detail::product_layout& l, const in
     return report(*chosen.target);
   }
   if (diagonals && direct_sums::are_there(p, *chosen.target)) {
-    integers a(p, side::right, diagonals->a, *chosen.target, integers::way::directly);
+    integers a(p, side::left, diagonals->a, *chosen.target, integers::way::directly);
     const integers b(p, side::right, diagonals->b, *chosen.target, integers::way::directly);
     a.make_all(chosen);
     if (added) added->column_stride = added->matrices.dims[--added->matrices.rank].x;

@@ -88,19 +88,35 @@ struct product_elements {
                        const int* scales, std::int32_t* high, std::int32_t* low) = nullptr;
 };
 
-/// Rows' sums with columns whose integers, of one digit, are made as they are multiplied and kept
-/// nowhere. No sum of `run` products overflows 64 bits.
+/// Columns that are neighbours: element p of column c is at x[places[p] + c], p below n. Each meets
+/// the same row of integers, whose term p is at row[p * pitch], or one of its own, whose term p is
+/// at row[p * pitch + c].
+struct neighbour_columns {
+  const void* x;
+  const std::ptrdiff_t* places;
+  std::size_t n, count;
+  const std::int32_t* row;
+  std::size_t pitch;
+};
+/// What is found of each column: its scale, whether an element is not finite, and its sum with the
+/// row, high * 2^32 + low.
+struct column_results {
+  int* scales;
+  char* specials;
+  std::int64_t *high, *low;
+};
+
+/// Rows' sums with columns whose integers, of so many bits in one digit, are made as they are
+/// multiplied and kept nowhere. No sum of `run` products overflows 64 bits.
 struct direct_kernels {
   /// With one column, of n elements one behind the other.
   void (*along)(const std::int32_t* row, const void* x, std::size_t n, int scale, std::size_t run,
                 std::int64_t* high, std::int64_t* low) = nullptr;
-  /// With a panel's columns, which are neighbours: element p of column c is at x[places[p] + c].
-  using of_panel = void (*)(const std::int32_t* row, const void* x, const std::ptrdiff_t* places,
-                            std::size_t n, const int* scales, std::size_t run, std::int64_t* high,
-                            std::int64_t* low);
-  of_panel across = nullptr;
-  /// Each with a row of its own, whose term p is at row[p * tile_columns + c].
-  of_panel across_each = nullptr;
+  /// With at least `least_columns` neighbours, of one row or of a row each.
+  using of_columns = void (*)(const neighbour_columns& of, int bits, std::size_t run,
+                              const column_results& to);
+  of_columns across = nullptr, across_each = nullptr;
+  std::size_t least_columns = 0;
 };
 
 /// Writes n sums, high 2^32 + low, times 2^exponents[c], as doubles; with addends where it takes

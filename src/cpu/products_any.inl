@@ -38,27 +38,6 @@ struct largest_bits {
   }
 };
 
-/// As product::scale_of, of n vectors by the bits of their largest magnitudes: without branches, of
-/// which compilers make vectors.
-template <class T>
-BITFOLD_INLINE void scales_of(const bits_of<T>* largest, int n, int bits, int* scales) {
-  using bitfold::arith::bit_cast, bitfold::arith::widen;
-  if constexpr (!std::is_same_v<T, double>) {
-    constexpr std::uint32_t one = 1 << 23, most = std::uint32_t{63} << 18;
-    unsigned subnormal = 0;
-    for (int v = 0; v < n; ++v) {
-      const auto word = bit_cast<std::uint32_t>(widen<float>(bit_cast<T>(largest[v])));
-      const int exponent = static_cast<int>(word >> 23) - 126,  // of the next power of two
-          above = ((word & (one - 1)) | one) > most ? 1 : 0;
-      scales[v] = word == 0 ? 0 : bits - 1 - exponent - above;
-      subnormal |= word - 1 < one - 1 ? 1 : 0;
-    }
-    if (!subnormal) return;
-  }
-  for (int v = 0; v < n; ++v)
-    scales[v] = product::scale_of(widen<double>(bit_cast<T>(largest[v])), bits);
-}
-
 /// The integers of n floats; high digits and low ones, if low is not null.
 template <class T>
 BITFOLD_INLINE void scale_floats(const T* x, std::size_t n, const product::scale_factors<double>& f,

@@ -241,13 +241,39 @@ inline void interleave(const std::int32_t* x, std::size_t count, std::size_t pit
 
 constexpr int columns = vectors * lanes;
 
+/// As product::scale_of, of some vectors by the bits of their largest magnitudes.
 template <class T>
-void measure_across(const void* elements, const std::ptrdiff_t* places, std::size_t n,
-                    int bits_wanted, int* scales, char* specials) {
+BITFOLD_INLINE void scales_of(const bits_of<T>* largest, int n, int bits, int* scales) {
+  if constexpr (!std::is_same_v<T, double>) {
+    // A power of two is `one`; a magnitude above 63/64 of the next one counts as that.
+    constexpr std::int32_t one = 1 << 23, most = (63 << 18) - one, carrying = one - 1 - most;
+    const narrow d;
+    const auto none = hn::Zero(d), normal = hn::Set(d, one),
+               scale_of_none = hn::Set(d, bits - 1 + 126);
+    auto subnormal = hn::Lt(none, none);
+    for (int v = 0; v < n; v += lanes) {
+      const auto word = hn::BitCast(d, simd::load<float>(reinterpret_cast<const T*>(largest) + v));
+      const auto is_none = hn::Eq(word, none),
+                 exponent = hn::ShiftRight<23>(hn::Add(word, hn::Set(d, carrying)));
+      hn::StoreU(hn::IfThenZeroElse(is_none, hn::Sub(scale_of_none, exponent)), d, scales + v);
+      subnormal = hn::Or(subnormal, hn::AndNot(is_none, hn::Lt(word, normal)));
+    }
+    if (hn::AllFalse(d, subnormal)) return;
+  }
+  for (int v = 0; v < n; ++v)
+    scales[v] = product::scale_of(
+        bitfold::arith::widen<double>(bitfold::arith::bit_cast<T>(largest[v])), bits);
+}
+
+/// `Columns`: of neighbours.
+template <class T, int Columns>
+BITFOLD_INLINE void measure_neighbours(const T* elements, const std::ptrdiff_t* places,
+                                       std::size_t n, int bits_wanted, int* scales,
+                                       char* specials) {
   using bits = bits_of<T>;
-  const hn::CappedTag<bits, columns> d;
-  constexpr int at_once = std::min(columns, simd::width<bits>), groups = columns / at_once;
-  const auto* const all = static_cast<const bits*>(elements);
+  const hn::CappedTag<bits, Columns> d;
+  constexpr int at_once = std::min(Columns, simd::width<bits>), groups = Columns / at_once;
+  const auto* const all = reinterpret_cast<const bits*>(elements);
   const auto magnitude = hn::Set(d, magnitude_bits<T>), infinity = hn::Set(d, infinity_bits<T>);
   // The largest of each vector, or of its elements below an infinity.
   const auto find = [&](auto of_element, bits* to) {
@@ -260,18 +286,27 @@ void measure_across(const void* elements, const std::ptrdiff_t* places, std::siz
       for (int g = 0; g < groups; ++g)
         found[g] = hn::Max(found[g], of_element(hn::And(hn::LoadU(d, x + g * at_once), magnitude)));
     }
-    for (int g = 0; g < groups; ++g) hn::StoreU(found[g], d, to + g * at_once);
+    auto most = found[0];
+    for (int g = 0; g < groups; ++g) {
+      hn::StoreU(found[g], d, to + g * at_once);
+      most = hn::Max(most, found[g]);
+    }
+    return hn::AllTrue(d, hn::Lt(most, infinity));
   };
-  bits largest[columns];
-  find([](auto a) { return a; }, largest);
-  int some_special = 0;
-  for (int v = 0; v < columns; ++v) {
-    specials[v] = largest[v] >= infinity_bits<T> ? 1 : 0;
-    some_special |= specials[v];
-  }
-  if (some_special)
+  bits largest[Columns];
+  std::fill_n(specials, Columns, 0);
+  if (!find([](auto a) { return a; }, largest)) {
+    for (int v = 0; v < Columns; ++v) specials[v] = largest[v] >= infinity_bits<T> ? 1 : 0;
     find([&](auto a) { return hn::IfThenElseZero(hn::Lt(a, infinity), a); }, largest);
-  scales_of<T>(largest, columns, bits_wanted, scales);
+  }
+  scales_of<T>(largest, Columns, bits_wanted, scales);
+}
+
+template <class T>
+void measure_across(const void* elements, const std::ptrdiff_t* places, std::size_t n,
+                    int bits_wanted, int* scales, char* specials) {
+  measure_neighbours<T, columns>(static_cast<const T*>(elements), places, n, bits_wanted, scales,
+                                 specials);
 }
 
 /// In numbers A: floats or doubles, as in scale.
@@ -324,11 +359,11 @@ struct row_sums {
   }
 };
 
-/// Floats as integers, those that are not finite as 0.
+/// Floats as integers; those that are not finite as any.
 BITFOLD_INLINE hn::Vec<narrow> integers_of(hn::Vec<simd::tag<float>> a,
                                            hn::Vec<simd::tag<float>> first,
                                            hn::Vec<simd::tag<float>> second) {
-  return simd::nearest(hn::Mul(hn::Mul(a, first), second));
+  return simd::nearest_of_finite(hn::Mul(hn::Mul(a, first), second));
 }
 
 template <class T>
@@ -368,42 +403,69 @@ void along(const std::int32_t* row, const void* elements, std::size_t n, int sca
   *low = simd::first(hn::SumOfLanes(w, lows));
 }
 
-/// `OfEach`: each column has a row of its own.
-template <class T, bool OfEach>
-void across(const std::int32_t* row, const void* elements, const std::ptrdiff_t* places,
-            std::size_t n, const int* scales, std::size_t run, std::int64_t* high,
-            std::int64_t* low) {
-  const simd::tag<float> d;
-  const wide w;
-  const T* const all = static_cast<const T*>(elements);
-  float first[columns], second[columns];
-  for (int c = 0; c < columns; ++c) {
-    const product::scale_factors<float> f(scales[c]);
-    first[c] = f.first;
-    second[c] = f.second;
+/// As product::scale_factors, of a vector's scales.
+struct vector_factors {
+  hn::Vec<simd::tag<float>> first, second;
+
+  vector_factors() = default;
+  BITFOLD_INLINE explicit vector_factors(const int* scales) {
+    const narrow d;
+    const auto all = hn::LoadU(d, scales), some = hn::Min(all, hn::Set(d, 100));
+    first = power(some);
+    second = power(hn::Sub(all, some));
   }
+  static BITFOLD_INLINE hn::Vec<simd::tag<float>> power(hn::Vec<narrow> e) {
+    return hn::BitCast(simd::tag<float>(), hn::ShiftLeft<23>(hn::Add(e, hn::Set(narrow(), 127))));
+  }
+};
+
+/// Some vectors of neighbours. `OfEach`: each column has a row of its own.
+template <class T, bool OfEach, int Vectors>
+BITFOLD_INLINE void across_vectors(const neighbour_columns& of, std::size_t first_column, int bits,
+                                   std::size_t run, const column_results& to) {
+  constexpr int own = Vectors * lanes;
+  const wide w;
+  const T* const all = static_cast<const T*>(of.x) + first_column;
+  const std::int32_t* const row = of.row + (OfEach ? first_column : 0);
+  int* const scales = to.scales + first_column;
+  measure_neighbours<T, own>(all, of.places, of.n, bits, scales, to.specials + first_column);
+  vector_factors factors[Vectors];
+  BITFOLD_UNROLL
+  for (int v = 0; v < Vectors; ++v) factors[v] = vector_factors(scales + v * lanes);
   const auto below = hn::Set(w, 0xffffffff);
-  for (std::size_t p = 0; p < n;) {
+  for (std::size_t p = 0; p < of.n;) {
     const bool fresh = p == 0;
-    row_sums s[vectors];
-    for (const std::size_t end = std::min(n, p + run); p < end; ++p) {
-      const T* const x = all + places[p];
+    row_sums s[Vectors];
+    for (const std::size_t end = std::min(of.n, p + run); p < end; ++p) {
+      const T* const x = all + of.places[p];
       BITFOLD_UNROLL
-      for (int v = 0; v < vectors; ++v) {
+      for (int v = 0; v < Vectors; ++v) {
         const int c = v * lanes;
-        const auto r = OfEach ? hn::LoadU(narrow(), row + p * columns + static_cast<std::size_t>(c))
-                              : hn::Set(narrow(), row[p]);
-        s[v].add(integers_of(simd::load<float>(x + c), hn::LoadU(d, first + c),
-                             hn::LoadU(d, second + c)),
-                 r, OfEach ? row_sums::odd_lanes(r) : r);
+        const auto r = OfEach ? hn::LoadU(narrow(), row + p * of.pitch + c)
+                              : hn::Set(narrow(), row[p * of.pitch]);
+        s[v].add(integers_of(simd::load<float>(x + c), factors[v].first, factors[v].second), r,
+                 OfEach ? row_sums::odd_lanes(r) : r);
       }
     }
     BITFOLD_UNROLL
-    for (int v = 0; v < vectors; ++v) {
-      const int c = v * lanes;
-      put_sums(hn::ShiftRight<32>(s[v].even), hn::ShiftRight<32>(s[v].odd), fresh, high + c);
-      put_sums(hn::And(s[v].even, below), hn::And(s[v].odd, below), fresh, low + c);
+    for (int v = 0; v < Vectors; ++v) {
+      const std::size_t c = first_column + static_cast<std::size_t>(v * lanes);
+      put_sums(hn::ShiftRight<32>(s[v].even), hn::ShiftRight<32>(s[v].odd), fresh, to.high + c);
+      put_sums(hn::And(s[v].even, below), hn::And(s[v].odd, below), fresh, to.low + c);
     }
+  }
+}
+
+/// The last vector is one that ends where the columns do: some of it is found twice.
+template <class T, bool OfEach>
+void across(const neighbour_columns& of, int bits, std::size_t run, const column_results& to) {
+  constexpr int at_once = 2;
+  std::size_t c = 0;
+  for (; c + at_once * lanes <= of.count; c += at_once * lanes)
+    across_vectors<T, OfEach, at_once>(of, c, bits, run, to);
+  for (; c < of.count; c += lanes) {
+    c = std::min(c, of.count - lanes);
+    across_vectors<T, OfEach, 1>(of, c, bits, run, to);
   }
 }
 
@@ -412,7 +474,7 @@ inline direct_kernels direct_of(dtype type) {
     if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
       return {};
     else
-      return {along<T>, across<T, false>, across<T, true>};
+      return {along<T>, across<T, false>, across<T, true>, lanes};
   });
 }
 

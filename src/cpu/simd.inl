@@ -122,16 +122,22 @@ HWY_INLINE V32 add_pair_products(V16 a, V16 b, V32 sum) {
 #endif
 }
 
-/// Rounded to integers, those that are not finite as 0: of numbers below 2^31.
+/// Numbers below 2^31 rounded to integers; those that are not finite as any.
+HWY_INLINE vec<std::int32_t> nearest_of_finite(vec<float> x) {
+#if HWY_TARGET > HWY_AVX2
+  return hn::NearestInt(x);
+#elif HWY_TARGET <= HWY_AVX3
+  return {_mm512_cvtps_epi32(x.raw)};
+#else
+  return {_mm256_cvtps_epi32(x.raw)};
+#endif
+}
+/// The same, those that are not finite as 0.
 HWY_INLINE vec<std::int32_t> nearest(vec<float> x) {
 #if HWY_TARGET > HWY_AVX2
-  return hn::NearestInt(hn::IfThenElseZero(hn::IsFinite(x), x));
+  return nearest_of_finite(hn::IfThenElseZero(hn::IsFinite(x), x));
 #else
-#if HWY_TARGET <= HWY_AVX3
-  const vec<std::int32_t> i{_mm512_cvtps_epi32(x.raw)};
-#else
-  const vec<std::int32_t> i{_mm256_cvtps_epi32(x.raw)};
-#endif
+  const auto i = nearest_of_finite(x);
   const auto of_none = hn::Set(tag<std::int32_t>(), std::numeric_limits<std::int32_t>::min());
   return hn::IfThenZeroElse(hn::Eq(i, of_none), i);
 #endif
