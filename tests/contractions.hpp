@@ -81,6 +81,11 @@ inline std::vector<contraction> contractions() {
       of_one_channel{{3, 6, 7, 5, 1, 3, 3}, {900, 90, 10, 1, 0, 10, 1}, 4, 2},
       of_places{{2, 1, 19, 16, 16}, {256, 0, 512, 16, 1}, 0, 1},
       of_taps{{2, 1, 3, 7, 19, 16, 16}, {324, 0, 18, 1, 648, 18, 1}, 0, 3};
+  // The same of 37 channels that lie last.
+  const contracted_operand each{{3, 6, 7, 37, 3, 3}, {0, 0, 0, 9, 3, 1}, 0, 0},
+      of_each{{3, 6, 7, 37, 3, 3}, {2960, 370, 37, 1, 370, 37}, 5, 0},
+      gradients{{37, 70, 60}, {1, 200, 3}, 9, 0},
+      met_beside{{37, 3, 2, 70, 60}, {1, 400, 7, 200, 3}, 0, 2};
   return {
       {1, filters, patches, true},
       {1, filters, neighbours, true},
@@ -95,6 +100,12 @@ inline std::vector<contraction> contractions() {
       {0, {{4, 32}, {40, 1}, 3, 1}, {{700, 32}, {25, 1}, 0, 1}, true},
       {0, {{2, 1}, {1, 1}, 0, 1}, {{300, 1}, {3, 1}, 0, 1}, false},
       {1, of_places, of_taps, false},
+      {4, each, of_each, true},
+      {1, gradients, met_beside, false},
+      {1,
+       {{37, 2, 70, 60}, {1, 41, 200, 3}, 9, 1},
+       {{37, 19, 70, 60}, {1, 40, 200, 3}, 0, 1},
+       true},
       {0,
        {{3, 19, 16, 16}, {256, 512, 16, 1}, 0, 1},
        {{5, 3, 19, 16, 16}, {324, 18, 648, 18, 1}, 0, 2},

@@ -13,11 +13,20 @@ BITFOLD_HD inline int scale_of(double largest, int bits) {
   const bool above = a.m > std::uint64_t{63} << 47;          // 63/64 of the next power of two
   return bits - 1 - (a.e + 53) - (above ? 1 : 0);
 }
+/// The same of a float, in fewer instructions.
+BITFOLD_HD inline int scale_of(float largest, int bits) {
+  constexpr std::uint32_t one = 1u << 23, most = (63u << 18) - one;
+  const auto word = arith::bit_cast<std::uint32_t>(largest);
+  if (word < one) return scale_of(static_cast<double>(largest), bits);  // 0, or a subnormal
+  // What is above 63/64 of the next power of two carries to that one's exponent.
+  return bits - 1 + 126 - static_cast<int>((word + (one - 1 - most)) >> 23);
+}
 
 /// 2^s in two steps, since a row of subnormals has a scale above any double (or float, where A is
 /// one). What the first step rounds is far below 1/2.
 template <class A>
 struct scale_factors {
+  scale_factors() = default;
   BITFOLD_HD explicit scale_factors(int s) {
     constexpr int most = sizeof(A) == 4 ? 100 : 1000;
     const int some = s < most ? s : most;

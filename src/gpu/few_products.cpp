@@ -12,16 +12,19 @@ using cuda::few_problem;
 using detail::axes;
 using order::index;
 
-constexpr index least_elements_of_long = 4096, most_columns_of_long = 64,
+constexpr index least_elements_of_long = 4096, most_columns_of_long = 64, least_beside = 16,
                 warps_of_block = cuda::threads_on_products / 32;
 
-// How often a warp's threads take a column each: what a warp does for its rows takes about half of
-// a turn.
-index turns_of_warp(index columns) {
-  const index all = shares(columns, 32);
-  const auto time = [=](index turns) { return shares(all, turns) * (1 + 2 * turns); };
+// As many as keep a device's processors busy, by turns.
+index many_warps(const device_facts& on) { return 128 * static_cast<index>(on.processors); }
+
+// How often a warp's threads take a column each: what a warp does for its rows takes about a turn.
+index turns_of_warp(index columns, index matrices, const device_facts& on) {
+  const index all = shares(columns, 32),
+              most = std::clamp<index>(matrices * all / many_warps(on), 1, 32);
+  const auto time = [=](index turns) { return shares(all, turns) * (1 + turns); };
   index best = 1;
-  for (index turns = 2; turns <= 8; ++turns)
+  for (index turns = 2; turns <= most; ++turns)
     if (time(turns) < time(best)) best = turns;
   return best;
 }
@@ -40,6 +43,64 @@ bool has_few_bits(const matrix_product& p) {
 
 }  // namespace
 
+bool lie_beside(const product_problem& of) {
+  if (of.results.rank == 0) return false;
+  const axes::axis& last = of.results.dims[of.results.rank - 1];
+  return last.extent >= least_beside && last.x == 1 && last.y == 1;
+}
+
+namespace {
+
+// Results of a row and a column each, of which b's lie side by side along the last axis, and a's
+// are the same along the others.
+bool is_of_rows_beside(const product_problem& of) {
+  if (of.a.vectors * of.b.vectors != 1 || of.results.rank == 0) return false;
+  axes others = of.results;
+  const axes::axis& last = others.dims[--others.rank];
+  return last.extent >= least_beside && last.y == 1 && is_one(others, &axes::axis::x);
+}
+
+// A pass of warps that take a share of `to` each.
+pass& add_few_pass(plan& made, const product_problem& of, std::string_view name, index warps,
+                   std::size_t shared) {
+  pass& p = add_product_pass(
+      made, "bitfold/cuda/few_products.cuh", name,
+      element_of(of.a.type) + "using result = " + type_name(of.product.out()) + ";\n",
+      arguments_of("kernel::element, kernel::result", of.addend != nullptr, of.a.n),
+      shares(warps, warps_of_block), 1, shared);
+  p.bytes_read = of.results.size() * of.b.vectors * of.a.n * size_of(of.a.type);
+  return p;
+}
+
+plan plan_rows_beside(const product_problem& of, const device_facts& on) {
+  cuda::beside_problem to{};
+  few_problem& few = to.of;
+  few.a = vectors_of(of.a);
+  few.b = vectors_of(of.b);
+  few.results = of.results;
+  const axes::axis last = few.results.dims[--few.results.rank];
+  few.a.places = few.b.places = {};
+  few.a.places.rank = few.b.places.rank = 1;
+  few.a.places.dims[0] = {last.extent, last.x, 0};
+  few.b.places.dims[0] = {last.extent, last.y, 0};
+  few.by_results = cuda::divisors_of(few.results);
+  few.out = output_of(1, last.extent, of.addend, of.out);
+  if (of.addend)
+    few.out.addend_column_stride = few.out.addend_matrices.dims[--few.out.addend_matrices.rank].x;
+  few.warps_of_matrix = shares(last.extent, 32);
+  to.matrices = few.results.size();
+  // What a thread does for its row takes about as long as a result.
+  to.matrices_of_warp =
+      std::clamp<index>(to.matrices * few.warps_of_matrix / many_warps(on), 1, 32);
+  few.warps = few.warps_of_matrix * shares(to.matrices, to.matrices_of_warp);
+  few.bits = of.product.bits();
+  plan made;
+  add_few_pass(made, of, "multiply_short_beside", few.warps, 0).with.add(to);
+  return made;
+}
+
+}  // namespace
+
 bool is_of_few(const product_problem& of) {
   const index n = of.a.n;
   // Of one right operand the rows of all matrices go together.
@@ -49,26 +110,23 @@ bool is_of_few(const product_problem& of) {
          of.a.vectors <= cuda::most_few_rows;
 }
 
-plan plan_few(const product_problem& of) {
+plan plan_few(const product_problem& of, const device_facts& on) {
+  if (is_of_rows_beside(of)) return plan_rows_beside(of, on);
   few_problem to{};
   to.a = vectors_of(of.a);
   to.b = vectors_of(of.b);
   to.results = of.results;
   to.by_results = cuda::divisors_of(of.results);
   to.out = output_of(of.a.vectors, of.b.vectors, of.addend, of.out);
-  const index turns = turns_of_warp(to.out.columns);
+  const index turns = turns_of_warp(to.out.columns, of.results.size(), on);
   to.columns = 32 * turns;
   to.warps_of_matrix = shares(to.out.columns, to.columns);
   to.warps = of.results.size() * to.warps_of_matrix;
   to.bits = of.product.bits();
   plan made;
-  pass& p = add_product_pass(
-      made, "bitfold/cuda/few_products.cuh", "multiply_short",
-      element_of(of.a.type) + "using result = " + type_name(of.product.out()) + ";\n",
-      arguments_of("kernel::element, kernel::result", of.addend != nullptr, of.a.n),
-      shares(to.warps, warps_of_block), 1, warps_of_block * cuda::most_few_rows * 4 * (of.a.n + 2));
-  p.with.add(to);
-  p.bytes_read = of.results.size() * to.out.columns * of.a.n * size_of(of.a.type);
+  add_few_pass(made, of, "multiply_short", to.warps,
+               warps_of_block * cuda::most_few_rows * 4 * (of.a.n + 2))
+      .with.add(to);
   return made;
 }
 

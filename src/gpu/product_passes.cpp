@@ -134,14 +134,18 @@ void set_vectors(arguments& to, std::size_t at, const operand_vectors& v) {
   if (v.listed) to.set(at + offsetof(product_vectors, offsets), v.offsets);
 }
 
+void add_list_of_offsets(plan& to, const operand_vectors& v) {
+  pass& p =
+      add_product_pass(to, products_header, "list_offsets", "", "std::int32_t",
+                       shares(up_to(v.of.n, cuda::elements_of_quad), cuda::threads_on_products), 1);
+  p.with.add(v.elements).add(v.of.n).add_address(v.offsets);
+}
+
 namespace {
 
 void add_measure_listed(plan& to, const operand_vectors& v) {
   const index n = v.of.n;
-  pass& offsets =
-      add_product_pass(to, products_header, "list_offsets", "", "std::int32_t",
-                       shares(up_to(n, cuda::elements_of_quad), cuda::threads_on_products), 1);
-  offsets.with.add(v.elements).add(n).add_address(v.offsets);
+  add_list_of_offsets(to, v);
   const index of_block = cuda::threads_on_products / (v.across ? 1 : 32),
               step = v.across ? cuda::measured_across : cuda::measured_along;
   pass& p = add_product_pass(to, products_header, "measure_listed", element_of(v.type),

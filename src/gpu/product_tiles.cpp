@@ -91,6 +91,8 @@ class tile_planner {
     for (const operand* x : {&a_, &b_})
       if (x->is_made)
         make_digits(*x);
+      else if (beside_)
+        measure_beside(*x);
       else
         add_measure(plan_, x->v);
     if (few_columns_ > 0)
@@ -121,7 +123,7 @@ class tile_planner {
  private:
   static constexpr index least_part = 512;  // elements
   static constexpr index tiles_of_made = 4;
-  static constexpr index few_blocks_of_processor = 8;
+  static constexpr index few_blocks_of_processor = 8, warps_beside_of_processor = 32;
   static constexpr std::string_view few_header = "bitfold/cuda/few_products.cuh";
   // What reading a digit takes of what making it does, about.
   static constexpr double read_only = 0.25;
@@ -141,6 +143,14 @@ class tile_planner {
     row_tiles_ = 1;
     column_tiles_ = shares(columns_, columns);
     tiles_ = column_tiles_ * matrices_;
+    beside_ = !a_.v.one && !b_.v.one && lie_beside(of_);
+    if (beside_) {  // a thread to a matrix
+      const index warps = column_tiles_ * shares(matrices_, 32),
+                  most = warps_beside_of_processor * static_cast<index>(on.processors);
+      part_ = std::clamp<index>(shares(n * warps, most), 32, cuda::elements_of_beside);
+      parts_ = shares(n, part_);
+      return;
+    }
     const index parts =
         std::max<index>(static_cast<index>(on.processors) * few_blocks_of_processor / tiles_, 1);
     part_ = std::min(up_to(shares(n, parts), cuda::threads_on_products),
@@ -233,11 +243,28 @@ class tile_planner {
     p.bytes_read = (a_.v.count + b_.v.count) * a_.v.of.n * size_of(a_.v.type);
   }
   void multiply_few() {
-    pass& p = add_product_pass(plan_, few_header, "multiply_few", definitions(),
-                               arguments_of("kernel::way, kernel::element", rows_, few_columns_),
-                               tiles_, parts_, 16 * (rows_ + few_columns_));
+    const std::string with = arguments_of("kernel::way, kernel::element", rows_, few_columns_);
+    pass& p = beside_ ? add_product_pass(plan_, few_header, "multiply_few_beside", definitions(),
+                                         with, blocks_beside(column_tiles_), 1)
+                      : add_product_pass(plan_, few_header, "multiply_few", definitions(), with,
+                                         tiles_, parts_, 16 * (rows_ + few_columns_));
     add_problem(p);
+    if (beside_) p.with.add(matrices_);
     p.bytes_read = (a_.v.count + b_.v.count) * a_.v.of.n * size_of(a_.v.type);
+  }
+  void measure_beside(const operand& x) {
+    if (x.v.listed) add_list_of_offsets(plan_, x.v);
+    const index vectors = std::min<index>(x.v.of.vectors, few_columns_);
+    pass& p = add_product_pass(plan_, few_header, "measure_few_beside", element_of(x.v.type),
+                               arguments_of("kernel::element", vectors),
+                               blocks_beside(shares(x.v.of.vectors, vectors)), 1);
+    p.with.add(x.v.of);
+    set_vectors(p.with, 0, x.v);
+    p.with.add(matrices_).add(part_);
+    p.bytes_read = x.v.count * x.v.of.n * size_of(x.v.type);
+  }
+  index blocks_beside(index tiles) const {
+    return shares(tiles * shares(matrices_, 32) * parts_, cuda::threads_on_products / 32);
   }
   void finish() {
     pass& p = add("finish_tiles", definitions(), arguments_of(types, of_.addend != nullptr),
@@ -252,6 +279,7 @@ class tile_planner {
   tile_shape shape_{};
   index rows_, columns_, matrices_, row_tiles_, column_tiles_, tiles_, part_, parts_;
   index few_columns_ = 0;  ///< that a block takes of few; 0: tiles
+  bool beside_ = false;    ///< of few: of matrices that lie side by side
   place sums_;
   plan plan_;
 };

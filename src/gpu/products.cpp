@@ -303,7 +303,7 @@ bool can_contract(const product_problem& of) {
 
 plan plan_product(const product_problem& of, std::size_t memory, const device_facts& on,
                   product_way way) {
-  if (way != product_way::library && is_of_few(of)) return plan_few(of);
+  if (way != product_way::library && is_of_few(of)) return plan_few(of, on);
   if (way == product_way::tiles && can_be_tiles(of, on)) return plan_tiles(of, memory, on);
   library_planner by_library(of, memory, on);
   const bool by_tiles = way == product_way::fastest && can_be_tiles(of, on) &&

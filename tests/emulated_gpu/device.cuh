@@ -184,6 +184,13 @@ inline std::int32_t nearest_integer_of(float x) {
 }
 // Lane 4 g + q has, of rows g and g + 8 of a, and of column g of b, elements 4 q to 4 q + 3 and as
 // many behind 16; and of the sums columns 2 q and 2 q + 1 of those rows.
+inline std::int64_t add_product(std::int32_t a, std::int32_t b, std::int64_t sum) {
+  return sum + std::int64_t{a} * b;
+}
+template <class T>
+const T* element_at(const T* p, std::int32_t i) {
+  return p + i;
+}
 inline void multiply_digits(std::int32_t (&sums)[4], const std::uint32_t (&a)[4],
                             const std::uint32_t (&b)[2]) {
   struct lane {

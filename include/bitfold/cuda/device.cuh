@@ -170,6 +170,19 @@ __device__ inline std::uint32_t bytes_of(std::uint32_t low, std::uint32_t high, 
 }
 /// The nearest integer, the even one of two; any where that has more than 32 bits.
 __device__ inline std::int32_t nearest_integer_of(float x) { return __float2int_rn(x); }
+/// sum + a b, in one instruction.
+__device__ inline std::int64_t add_product(std::int32_t a, std::int32_t b, std::int64_t sum) {
+  asm("mad.wide.s32 %0, %1, %2, %0;" : "+l"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+/// p + i, in global memory: a compiler would add what p was made of in 64 bits once more.
+template <class T>
+__device__ inline const T* element_at(const T* p, std::int32_t i) {
+  const T* at;
+  asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(at) : "r"(i), "n"(sizeof(T)), "l"(p));
+  __builtin_assume(__isGlobal(at));
+  return at;
+}
 /// sums += a b, of 16 x 32 and 32 x 8 integers of 8 bits, as the threads of a warp hold them (PTX
 /// ISA, fragments of mma.m16n8k32).
 __device__ inline void multiply_digits(std::int32_t (&sums)[4], const std::uint32_t (&a)[4],

@@ -15,8 +15,8 @@ __device__ inline std::int32_t few_integer_of(T x, const product::scale_factors<
 template <class T>
 __device__ inline int few_scale_of(const largest_magnitude<T>& found, int bits) {
   using word = typename arith::detail::format_of<T>::bits;
-  return product::scale_of(
-      arith::widen<double>(arith::bit_cast<T>(static_cast<word>(found.finite))), bits);
+  return product::scale_of(arith::widen<float>(arith::bit_cast<T>(static_cast<word>(found.finite))),
+                           bits);
 }
 
 /// The integers of a row, in shared memory.
@@ -50,22 +50,19 @@ struct few_column {
 
   __device__ few_column(const T* x, const std::int32_t* offsets, int bits) {
     using magnitude = largest_magnitude<T>;
-    using word = typename magnitude::bits;
     T elements[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) elements[i] = x[offsets[i]];
-    // Where the largest one is finite, so are all.
-    magnitude found;
+    for (int i = 0; i < N; ++i) elements[i] = *element_at(x, offsets[i]);
+    typename magnitude::word largest = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const typename magnitude::word m = arith::bit_cast<word>(elements[i]) & magnitude::any;
-      found.finite = found.finite < m ? m : found.finite;
+      const auto m = magnitude::of(elements[i]);
+      largest = largest < m ? m : largest;
     }
-    if (found.finite >= magnitude::infinity) {
-      found = magnitude();
+    const auto found = magnitude::of_all(largest, [&](auto add) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) found.add(elements[i]);
-    }
+      for (int i = 0; i < N; ++i) add(elements[i]);
+    });
     specials = found.specials;
     scale = few_scale_of(found, bits);
     const product::scale_factors<float> f(scale);
@@ -84,6 +81,25 @@ __device__ __noinline__ Out special_of_few(const few_problem& of, const T* x, co
     seen |= product::special_product(arith::widen<double>(x[of.a.offsets[i]]),
                                      arith::widen<double>(y[of.b.offsets[i]]));
   return product::special_result<Out>(seen);
+}
+
+/// Of a row and a column, of which x() and y() say where they begin; `addend`: where it is, of
+/// those that are added.
+template <class T, class Out, bool Added, class Row, int N, class X, class Y>
+__device__ inline Out result_of_few(const few_problem& of, const Row& left,
+                                    const few_column<T, N>& right, X x, Y y, std::int64_t addend) {
+  std::int64_t sum = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum = add_product(left.of[i], right.of[i], sum);
+  double added = 0;
+  bool special = (left.specials | right.specials) != 0;
+  if constexpr (Added) {
+    added = arith::widen<double>(static_cast<const Out*>(of.out.addend)[addend]);
+    special = special || !arith::is_finite(added);
+  }
+  if (special) return special_of_few<T, Out, N>(of, x(), y(), added);
+  return result_of<Out>(sum >> 32, static_cast<std::uint32_t>(sum), -left.scale - right.scale,
+                        added);
 }
 
 /// Vectors of N elements: a warp takes all rows of a matrix, and some columns, a thread to each.
@@ -115,27 +131,85 @@ __global__ void __launch_bounds__(threads_on_products)
         static_cast<const T*>(of.b.x) + at.y + offset_of(of.b.places, of.b.by_places, column).x;
     const few_column<T, N> right(y, of.b.offsets, of.bits);
 #pragma unroll 1
-    for (index row = 0; row < of.out.rows; ++row) {
-      const few_row<N>& left = rows[row];
-      std::int64_t sum = 0;
-#pragma unroll
-      for (int i = 0; i < N; ++i) sum += std::int64_t{left.of[i]} * right.of[i];
-      double addend = 0;
-      if constexpr (Added)
-        addend = arith::widen<double>(static_cast<const Out*>(
-            of.out.addend)[addends + static_cast<std::int64_t>(row) * of.out.addend_row_stride +
-                           static_cast<std::int64_t>(column) * of.out.addend_column_stride]);
-      Out result;
-      if ((left.specials | right.specials) != 0 || !arith::is_finite(addend)) {
-        result = special_of_few<T, Out, N>(of, row_at(row), y, addend);
-      } else {
-        result = result_of<Out>(sum >> 32, static_cast<std::uint32_t>(sum),
-                                -left.scale - right.scale, addend);
-      }
-      static_cast<Out*>(of.out.to)[(matrix * of.out.rows + row) * of.out.columns + column] = result;
-    }
+    for (index row = 0; row < of.out.rows; ++row)
+      static_cast<Out*>(of.out.to)[(matrix * of.out.rows + row) * of.out.columns + column] =
+          result_of_few<T, Out, Added>(
+              of, rows[row], right, [&] { return row_at(row); }, [&] { return y; },
+              addends + static_cast<std::int64_t>(row) * of.out.addend_row_stride +
+                  static_cast<std::int64_t>(column) * of.out.addend_column_stride);
   }
 }
+
+/// Matrices of one row and one column of N elements, side by side: a thread has a row, and meets
+/// the columns of some results with it.
+template <class T, class Out, bool Added, int N>
+__global__ void __launch_bounds__(threads_on_products)
+    multiply_short_beside(const __grid_constant__ beside_problem all) {
+  const few_problem& of = all.of;
+  const index unit = (index{blockIdx.x} * threads_on_products + threadIdx.x) / warp;
+  if (unit >= of.warps) return;
+  const index some = quotient(unit, of.warps_of_matrix), first = some * all.matrices_of_warp,
+              left_over = all.matrices - first,
+              end = first + (left_over < all.matrices_of_warp ? left_over : all.matrices_of_warp),
+              column = (unit - some * of.warps_of_matrix) * warp + threadIdx.x % warp;
+  if (column >= of.out.columns) return;
+  const auto own = static_cast<std::int64_t>(column);
+  const T *const x = static_cast<const T*>(of.a.x) + own * of.a.places.dims[0].x,
+                 *const columns = static_cast<const T*>(of.b.x) + own * of.b.places.dims[0].x;
+  const few_column<T, N> left(x, of.a.offsets, of.bits);
+#pragma unroll 1
+  for (index matrix = first; matrix < end; ++matrix) {
+    const T* const y = columns + offset_of(of.results, of.by_results, matrix).y;
+    std::int64_t addend = 0;
+    if constexpr (Added)
+      addend = offset_of(of.out.addend_matrices, of.by_results, matrix).x +
+               own * of.out.addend_column_stride;
+    const few_column<T, N> right(y, of.b.offsets, of.bits);
+    static_cast<Out*>(of.out.to)[matrix * of.out.columns + column] =
+        result_of_few<T, Out, Added>(of, left, right, [&] { return x; }, [&] { return y; }, addend);
+  }
+}
+
+/// A sum as the words in which those of all parts meet.
+template <class Way>
+struct few_words {
+  static constexpr int words = Way::sum_words;
+  std::int64_t of[words];
+
+  __device__ explicit few_words(std::int64_t sum) {
+    if constexpr (words > 1) {
+      of[0] = sum & 0xffffffff;
+      of[1] = sum >> 32;
+    } else {
+      of[0] = sum;
+    }
+  }
+  __device__ void add(const tile_problem& to, index all_results, index matrix, int row,
+                      index column) const {
+    if (column >= to.column_count) return;
+    const index at = (matrix * to.row_count + static_cast<index>(row)) * to.column_count + column;
+#pragma unroll
+    for (int k = 0; k < words; ++k)
+      add_to(to.sums[static_cast<index>(k) * all_results + at], static_cast<std::uint64_t>(of[k]));
+  }
+};
+
+/// What a thread takes of matrices that lie side by side: one of these, one of the tiles of its
+/// columns, and a part of the elements.
+struct few_unit {
+  index matrix, tile, begin, end;
+
+  __device__ few_unit(index tiles, index matrices, index part, index n) {
+    const index lanes = (matrices + warp - 1) / warp,
+                own = (index{blockIdx.x} * threads_on_products + threadIdx.x) / warp,
+                others = quotient(own, lanes);
+    matrix = (own - others * lanes) * warp + threadIdx.x % warp;
+    const index number = quotient(others, tiles);
+    tile = others - number * tiles;
+    begin = number * part;
+    end = n < begin + part ? n : begin + part;
+  }
+};
 
 /// Long vectors, of few rows and columns: a block takes a part of the elements of some of them, and
 /// adds its sums to those of the results, as multiply_tiles does.
@@ -179,30 +253,99 @@ __global__ void __launch_bounds__(threads_on_products)
       for (int r = 0; r < Rows; ++r) sums[r][c] += std::int64_t{rows[r]} * y;
     }
   }
-  const index results = of.row_count * of.column_count,
-              all_results = gridDim.x / of.column_tiles * results;
+  const index all_results = gridDim.x / of.column_tiles * of.row_count * of.column_count;
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
 #pragma unroll
     for (int c = 0; c < Columns; ++c) {
-      constexpr int words = Way::sum_words;
-      std::int64_t w[words];
-      if constexpr (words > 1) {
-        w[0] = sums[r][c] & 0xffffffff;
-        w[1] = sums[r][c] >> 32;
-      } else {
-        w[0] = sums[r][c];
-      }
+      few_words<Way> w(sums[r][c]);
 #pragma unroll
-      for (int k = 0; k < words; ++k) {
+      for (std::int64_t& k : w.of)
 #pragma unroll
-        for (int bit = 1; bit < warp; bit *= 2) w[k] += shuffle_across(w[k], bit);
-        if (thread % warp == 0 && first + static_cast<index>(c) < of.column_count)
-          add_to(of.sums[static_cast<index>(k) * all_results + matrix * results +
-                         static_cast<index>(r) * of.column_count + first + static_cast<index>(c)],
-                 static_cast<std::uint64_t>(w[k]));
-      }
+        for (int bit = 1; bit < warp; bit *= 2) k += shuffle_across(k, bit);
+      if (thread % warp == 0) w.add(of, all_results, matrix, r, first + static_cast<index>(c));
     }
+}
+
+/// The same of matrices that lie side by side, where neighbouring threads take a matrix each: of
+/// some elements, which are one behind the other.
+template <class Way, class T, int Rows, int Columns>
+__global__ void __launch_bounds__(threads_on_products)
+    multiply_few_beside(const __grid_constant__ tile_problem of, index matrices) {
+  const few_unit unit(of.column_tiles, matrices, of.part, of.a.n);
+  if (unit.matrix >= matrices) return;
+  const index first = unit.tile * Columns;
+  const T *x[Rows], *y[Columns];
+  product::scale_factors<float> of_rows[Rows], of_columns[Columns];
+#pragma unroll
+  for (int r = 0; r < Rows; ++r) {
+    const auto row = static_cast<index>(r);
+    x[r] = begin_of<T>(of.a, unit.matrix, row);
+    of_rows[r] = tile_scale::of<T>(of.a, unit.matrix * of.a.vectors + row, of.bits).factors;
+  }
+#pragma unroll
+  for (int c = 0; c < Columns; ++c) {
+    // Columns that are not there are others, whose sums are not written.
+    const index own = first + static_cast<index>(c), column = own < of.column_count ? own : 0;
+    y[c] = begin_of<T>(of.b, unit.matrix, column);
+    of_columns[c] = tile_scale::of<T>(of.b, unit.matrix * of.b.vectors + column, of.bits).factors;
+  }
+  std::int64_t sums[Rows][Columns] = {};
+#pragma unroll 2
+  for (index i = unit.begin; i < unit.end; ++i) {
+    const std::int64_t at_a = offset_in(of.a, i), at_b = offset_in(of.b, i);
+    std::int32_t rows[Rows];
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) rows[r] = few_integer_of(x[r][at_a], of_rows[r]);
+#pragma unroll
+    for (int c = 0; c < Columns; ++c) {
+      const std::int32_t column = few_integer_of(y[c][at_b], of_columns[c]);
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) sums[r][c] = add_product(rows[r], column, sums[r][c]);
+    }
+  }
+  const index all_results = matrices * of.row_count * of.column_count;
+#pragma unroll
+  for (int r = 0; r < Rows; ++r)
+#pragma unroll
+    for (int c = 0; c < Columns; ++c)
+      few_words<Way>(sums[r][c])
+          .add(of, all_results, unit.matrix, r, first + static_cast<index>(c));
+}
+
+/// As measure_vectors, of such matrices: of `Vectors` of each, in parts of so many elements.
+template <class T, int Vectors>
+__global__ void __launch_bounds__(threads_on_products)
+    measure_few_beside(const __grid_constant__ product_vectors of, index matrices, index part) {
+  const few_unit unit(1 + quotient(of.vectors - 1, Vectors), matrices, part, of.n);
+  if (unit.matrix >= matrices) return;
+  using magnitude = largest_magnitude<T>;
+  const T* x[Vectors];
+  index vector[Vectors];
+  typename magnitude::word largest[Vectors] = {};
+#pragma unroll
+  for (int v = 0; v < Vectors; ++v) {
+    const index own = unit.tile * Vectors + static_cast<index>(v);
+    vector[v] = own < of.vectors ? own : 0;
+    x[v] = begin_of<T>(of, unit.matrix, vector[v]);
+  }
+#pragma unroll 4
+  for (index i = unit.begin; i < unit.end; ++i) {
+    const std::int64_t at = offset_in(of, i);
+#pragma unroll
+    for (int v = 0; v < Vectors; ++v) {
+      const auto m = magnitude::of(x[v][at]);
+      largest[v] = largest[v] < m ? m : largest[v];
+    }
+  }
+#pragma unroll
+  for (int v = 0; v < Vectors; ++v) {
+    const auto found = magnitude::of_all(largest[v], [&](auto add) {
+#pragma unroll 1
+      for (index i = unit.begin; i < unit.end; ++i) add(x[v][offset_in(of, i)]);
+    });
+    found.note(of, unit.matrix * of.vectors + vector[v]);
+  }
 }
 
 }  // namespace bitfold::cuda

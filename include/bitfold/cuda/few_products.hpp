@@ -32,5 +32,15 @@ struct few_problem {
   int bits;
   product_output out;
 };
+/// The same of matrices of one row and one column that lie side by side along their last axis, as
+/// depthwise convolutions have them whose channels lie last. That axis is then a's and b's vectors,
+/// `results` are the others, along which a's are the same, and a warp takes the same threads' worth
+/// of `columns` of so many results, one behind the other.
+struct beside_problem {
+  few_problem of;
+  index matrices, matrices_of_warp;
+};
+/// A thread of multiply_few_beside, which takes one matrix, takes at most so many elements.
+inline constexpr index elements_of_beside = most_few_products;
 
 }  // namespace bitfold::cuda

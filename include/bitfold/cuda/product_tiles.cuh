@@ -19,7 +19,7 @@ struct tile_scale {
     if (v.digits) return {v.scales[vector], product::scale_factors<float>(0)};
     using word = typename arith::detail::format_of<T>::bits;
     const auto largest = arith::bit_cast<T>(static_cast<word>(v.largest[vector]));
-    const int s = product::scale_of(arith::widen<double>(largest), bits);
+    const int s = product::scale_of(arith::widen<float>(largest), bits);
     return {s * 8 + static_cast<int>(v.specials[vector]), product::scale_factors<float>(s)};
   }
 };

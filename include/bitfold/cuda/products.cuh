@@ -16,10 +16,15 @@ __device__ inline std::int64_t offset_along(const detail::axes& of, index i) {
   return of.rank > 1 ? far_offset(of, i).x : static_cast<std::int64_t>(i) * of.dims[0].x;
 }
 template <class T>
+__device__ inline const T* begin_of(const product_vectors& of, index matrix, index vector) {
+  return static_cast<const T*>(of.x) + offset_along(of.matrices, matrix) +
+         offset_along(of.places, vector);
+}
+/// Of those of all matrices.
+template <class T>
 __device__ inline const T* begin_of(const product_vectors& of, index vector) {
   const index matrix = quotient(vector, of.vectors);
-  return static_cast<const T*>(of.x) + offset_along(of.matrices, matrix) +
-         offset_along(of.places, vector - matrix * of.vectors);
+  return begin_of<T>(of, matrix, vector - matrix * of.vectors);
 }
 template <bool Listed>
 __device__ inline std::int64_t offset_in(const product_vectors& of, index element) {
@@ -71,12 +76,24 @@ struct largest_magnitude {
   word finite = 0;
   std::uint32_t specials = 0;
 
+  __device__ static word of(T x) { return arith::bit_cast<bits>(x) & any; }
   __device__ void add(T x) {
-    const word m = arith::bit_cast<bits>(x) & any;
+    const word m = of(x);
     if (m < infinity)
       finite = finite < m ? m : finite;
     else
       specials |= m > infinity ? product::not_a_number : product::plus;
+  }
+  /// Of elements of which the largest magnitude of any kind is known: where that is finite, it is
+  /// all there is to know. for_each(f) calls f(x) for each of them.
+  template <class ForEach>
+  __device__ static largest_magnitude of_all(word largest, ForEach for_each) {
+    largest_magnitude found;
+    if (largest < infinity)
+      found.finite = largest;
+    else
+      for_each([&](T x) { found.add(x); });
+    return found;
   }
   __device__ void join(const largest_magnitude& o) {
     finite = finite < o.finite ? o.finite : finite;
@@ -183,10 +200,17 @@ __global__ void __launch_bounds__(threads_on_products)
 #pragma unroll 1
   for (index begin = blockIdx.y * step; begin < of.n; begin += gridDim.y * step) {
     const index end = of.n < begin + step ? of.n : begin + step;
-    largest_magnitude<T> found;
+    using magnitude = largest_magnitude<T>;
+    const index own = begin + (Across ? 0 : static_cast<index>(lane)), next = Across ? 1 : warp;
+    typename magnitude::word largest = 0;
 #pragma unroll 8
-    for (index i = begin + (Across ? 0 : static_cast<index>(lane)); i < end; i += Across ? 1 : warp)
-      found.add(x[of.offsets[i]]);
+    for (index i = own; i < end; i += next) {
+      const auto m = magnitude::of(x[of.offsets[i]]);
+      largest = largest < m ? m : largest;
+    }
+    auto found = magnitude::of_all(largest, [&](auto add) {
+      for (index i = own; i < end; i += next) add(x[of.offsets[i]]);
+    });
     if constexpr (!Across) found.join_team();
     if (Across || lane == 0) found.note(of, vector);
   }

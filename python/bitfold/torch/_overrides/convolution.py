@@ -25,8 +25,8 @@ heading("convolutions")
 #: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. (On a CPU a product makes integers of its smaller operand, besides.)
 MOST_OF_PATCHES = {"cpu": 1 << 20, "cuda": 1 << 27}
 LEAST_OF_COLUMNS = 128
-#: Channels that are worth being taken side by side.
-LEAST_SIDE_BY_SIDE = 16
+#: Channels that are worth being taken side by side; and on a GPU the taps of which a thread's registers hold the elements.
+LEAST_SIDE_BY_SIDE, MOST_TAPS_OF_GPU = 16, 32
 
 
 class _Axis(NamedTuple):
@@ -83,7 +83,7 @@ def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None) ->
 
 def _contract(patches: Tensor, filters: Tensor, bias: Tensor | None, dims: int, last: bool) -> Tensor | None:
     """The product of each filter and each patch without copies of patches, where the device has it: samples, all filters, places. `last`: filters
-    lie behind places in memory, and channels behind taps, as they do in a CPU's input."""
+    lie behind places in memory, and channels behind taps, as they do in the input."""
     samples, groups, channels, *along = patches.shape
     taps, places = range(3, 3 + dims), range(3 + dims, 3 + 2 * dims)
     if last and groups > 1:  # of a filter each, of one channel: dot products side by side
@@ -110,7 +110,7 @@ def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axe
     groups, dims = filters.shape[0], len(axes)
     last = _is_last(x) and (groups == 1 or _are_side_by_side(x, filters))
     if _engine.contracts(x, 2 + 2 * dims + (groups > 1)) and method != "exact":
-        some = _contract(_patches(x, axes, groups), filters, bias, dims, last and x.is_cpu)
+        some = _contract(_patches(x, axes, groups), filters, bias, dims, last and (x.is_cpu or groups > 1))
         if some is not None:
             return some if some.stride() == out.stride() else out.copy_(some)
     last = last and groups == 1
@@ -128,14 +128,14 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
     """Groups, channels of g in a group, channels of x in a group, taps: the product of each channel of g, over samples and places, and of what a
     tap of a channel of x has met there."""
     taps = [axis.taps for axis in axes]
-    rows = g.flatten(2).unflatten(1, (groups, -1)).permute(1, 2, 0, 3).flatten(2)
     patches = _patches(x, axes, groups)
     patches = patches.permute(1, *range(2, 3 + len(taps)), 0, *range(3 + len(taps), patches.dim()))  # groups, channels, taps, samples, places
-    out = g.new_empty([*rows.shape[:2], *patches.shape[1 : 2 + len(taps)]])
+    out = g.new_empty([groups, g.shape[1] // groups, *patches.shape[1 : 2 + len(taps)]])
     if _engine.contracts(g, 2 + 2 * len(axes) + (groups > 1)) and method != "exact":
         some = _contract_gradient(g, patches, groups, len(axes))
         if some is not None:
             return some.reshape(out.shape)
+    rows = g.flatten(2).unflatten(1, (groups, -1)).permute(1, 2, 0, 3).flatten(2)
     length, all_taps = rows.shape[2], math.prod(taps)
     for some, c in _columns_at_once(groups, out.shape[2], all_taps * length, all_taps, MOST_OF_PATCHES[x.device.type]):
         to = out[some, :, c]
@@ -233,8 +233,9 @@ def _layout(x: Tensor, weight: Tensor) -> torch.memory_format:
 
 def _are_side_by_side(x: Tensor, filters: Tensor) -> bool:
     """Whether channels that lie last are each convolved with a filter of its own, several at once. `filters`: as of _correlate."""
-    groups, of_a_group, channels, *_ = filters.shape
-    return x.is_cpu and x.dtype in FLOATS and x.dtype is not torch.float64 and of_a_group == channels == 1 and groups >= LEAST_SIDE_BY_SIDE
+    groups, of_a_group, channels, *taps = filters.shape
+    known = x.is_cpu or x.is_cuda and math.prod(taps) <= MOST_TAPS_OF_GPU
+    return known and x.dtype in FLOATS and x.dtype is not torch.float64 and of_a_group == channels == 1 and groups >= LEAST_SIDE_BY_SIDE
 
 
 def _laid(x: Tensor, layout: torch.memory_format, groups: int) -> Tensor:
@@ -305,7 +306,8 @@ def _convolution_backward(method, grad, x, weight, bias_sizes, stride, padding, 
         if of_x is not None:
             of_x = (how.forward if transposed else how.backward)(method, grad, weight, None, of_x)
         if of_weight is not None:
-            if groups > 1:
+            beside = x.is_cuda and _is_last(x) and _is_last(grad) and _are_side_by_side(x, _grouped(weight, groups))
+            if groups > 1 and not beside:
                 grad, x = _laid(grad, layout, groups), _laid(x, layout, groups)
             near, far = (x, grad) if transposed else (grad, x)
             of_weight.copy_(how.weight(method, near, far, weight.shape))
