@@ -72,6 +72,11 @@ channel_elements elements_of(const channels& of, const channel::sums_pass& p) {
   return e;
 }
 
+// Whether an output's elements are of one channel, and of one statistic.
+bool has_one_channel(const channels& of, const channel::sums_pass& p) {
+  return p.of_channels ? !of.of_each_outer : of.sharing == 1;
+}
+
 class planner {
  public:
   planner(plan& to, const channels& of, const channel::sums_pass& p, const tuning& by)
@@ -86,8 +91,8 @@ class planner {
         of_type(of) +
         "using accumulator = row::accumulator<element>;\nusing folds = channel::" + folds +
         ";\nusing source = cuda::" + (from_.in_packs ? "alike_packets" : "alike_pairs") +
-        "<cuda::channel_known<element>, element>;\nusing results = cuda::channel_results<" +
-        (both_ ? "true" : "false") +
+        "<cuda::channel_known<element, " + (has_one_channel(of, p) ? "true" : "false") +
+        ">, element>;\nusing results = cuda::channel_results<" + (both_ ? "true" : "false") +
         ", accumulator>;\nstatic_assert(sizeof(fold::partial<folds, accumulator>) == " +
         std::to_string(sizes_.state) +
         " && cuda::engine<folds, source, accumulator>::tile == " + std::to_string(sizes_.tile) +

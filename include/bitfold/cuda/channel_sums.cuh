@@ -6,9 +6,11 @@
 
 namespace bitfold::cuda {
 
-/// Of pairs of g and what the norm took: the parameters of their channel.
-template <class T>
+/// Of pairs of g and what the norm took: the parameters of their channel. OfOutput: where each
+/// output has one.
+template <class T, bool OfOutput>
 struct channel_known {
+  static constexpr bool of_output = OfOutput;
   using A = row::accumulator<T>;
   using parameters = channel_elements;
   using type = channel::parameters<A>;

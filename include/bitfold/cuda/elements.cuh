@@ -152,10 +152,12 @@ __device__ void places_of_rows(const finder& find, index place, std::int64_t (&a
 }
 
 // Two inputs that lie alike, one by one, or of neighbouring outputs. What is Known of a place is
-// read with its elements: the parameters of what is made of them, or nothing.
+// read with its elements: the parameters of what is made of them, or nothing. Or it is that of an
+// output, which its elements share.
+struct unknown {};
 template <class Known, class T>
 struct alike_pairs {
-  static constexpr bool two = true, in_packs = false, has_lines = false;
+  static constexpr bool two = true, in_packs = false, has_lines = Known::of_output;
   template <class State>
   static constexpr bool read_ahead = false;
   static constexpr int owned = bytes_of_pair / static_cast<int>(sizeof(T));
@@ -165,6 +167,7 @@ struct alike_pairs {
   finder find;
   index place;
   const parameters* from;
+  std::conditional_t<Known::of_output, known, unknown> of_all;
 
   struct single {
     T x, y;
@@ -172,15 +175,24 @@ struct alike_pairs {
   };
   using raw = single;  // it has no packs
   __device__ static alike_pairs at(const parameters& from, const finder& find, index place) {
-    return {find, place, &from};
+    if constexpr (Known::of_output)
+      return {find, place, &from, Known::at(from, find(0).x)};
+    else
+      return {find, place, &from, {}};
   }
-  __device__ alike_pairs ahead(index k) const { return {find, place + k, from}; }
+  __device__ alike_pairs ahead(index k) const { return {find, place + k, from, of_all}; }
   __device__ const T* x() const { return static_cast<const T*>(from->x); }
   __device__ const T* y() const { return static_cast<const T*>(from->y); }
-  __device__ single one(int i) const {
-    const std::int64_t at = find(place + static_cast<index>(i)).x;
-    return {x()[at], y()[at], Known::at(*from, at)};
+  __device__ known known_at(std::int64_t at) const {
+    if constexpr (Known::of_output)
+      return of_all;
+    else
+      return Known::at(*from, at);
   }
+  __device__ single at_place(const offset& at) const {
+    return {x()[at.x], y()[at.x], known_at(at.x)};
+  }
+  __device__ single one(int i) const { return at_place(find(place + static_cast<index>(i))); }
   BITFOLD_HD static auto made(const single& s, int at) { return Known::made(s.x, s.y, s.of, at); }
 
   template <int Many>
@@ -232,7 +244,7 @@ struct alike_packets : alike_pairs<Known, T> {
     for (int r = 0; r < order::rows; ++r) {
       v.x[r] = some::load(this->x() + at[r]);
       v.y[r] = some::load(this->y() + at[r]);
-      v.of[r] = Known::at(*this->from, at[r]);
+      v.of[r] = this->known_at(at[r]);
     }
     return v;
   }
@@ -259,7 +271,7 @@ struct alike_packets : alike_pairs<Known, T> {
       const std::int64_t at = begin + r * order::lanes;
       v.x[r] = some::load(this->x() + at);
       v.y[r] = some::load(this->y() + at);
-      v.of[r] = Known::at(*this->from, at);
+      v.of[r] = this->known_at(at);
     }
     return v;
   }
@@ -268,6 +280,7 @@ struct alike_packets : alike_pairs<Known, T> {
 /// Of pairs as they are.
 template <class Take>
 struct nothing_known {
+  static constexpr bool of_output = false;
   using parameters = output_elements;
   struct type {};
   __device__ static type at(const parameters&, std::int64_t) { return {}; }

@@ -110,7 +110,7 @@ def _softmax_of(function, x, dim, half_to_float):
 def _safe_softmax(method, x, dim, dtype=None):
     x = x if dtype is None else x.to(dtype)
     y = _softmax(method, x, dim, False)
-    return torch.where(torch.eq(x, -math.inf).all(dim=dim, keepdim=True), torch.zeros_like(y), y)
+    return y.masked_fill_(fold(method, "max", x, dim=dim) == -math.inf, 0) if y.numel() else y
 
 
 def _gradient_type(
