@@ -85,8 +85,11 @@ plan plan_rows_beside(const product_problem& of, const device_facts& on) {
   few.b.places.dims[0] = {last.extent, last.y, 0};
   few.by_results = cuda::divisors_of(few.results);
   few.out = output_of(1, last.extent, of.addend, of.out);
-  if (of.addend)
-    few.out.addend_column_stride = few.out.addend_matrices.dims[--few.out.addend_matrices.rank].x;
+  if (of.addend) {
+    axes& matrices = few.out.addend_matrices;
+    few.out.addend_column_stride = matrices.dims[--matrices.rank].x;
+    if (is_one(matrices, &axes::axis::x)) matrices.rank = 0;  // there is nothing to look for
+  }
   few.warps_of_matrix = shares(last.extent, 32);
   to.matrices = few.results.size();
   // What a thread does for its row takes about as long as a result.

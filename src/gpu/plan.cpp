@@ -238,12 +238,11 @@ class planner {
       add_results(p.with, p_, g_.reductions);
     }
     if (of.list.room > 0) {
-      // Elements of one or two bytes are not read across packs, as there may be none behind them.
-      const bool across = one && lines && size_of(from.type) > 2;
+      const bool in_runs = one && lines;
       cuda::output_elements read = from;
-      read.unaligned = read.unaligned || across;
+      read.unaligned = read.unaligned || in_runs;
       pass& p =
-          add(make_kernel(strategy::segment_nodes, across ? reading::runs : reading::anywhere),
+          add(make_kernel(strategy::segment_nodes, in_runs ? reading::runs : reading::anywhere),
               of.list_blocks, of.threads, of.shared, read, true);
       p.bytes_read = bytes;
       add_results(p.with, p_, g_.reductions);

@@ -51,7 +51,7 @@ __device__ elements_at<Source, lines_of_rows<Source::two>> lines_by_rows(const S
 template <class Source>
 __device__ elements_at<Source, line_of_places> neighbours_of(const output_elements& from,
                                                              const offset& begin) {
-  return {Source::at(from, {}, 0), {begin, {1, 1}}};
+  return {Source::at(from, {&from, begin, {}, false}, 0), {begin, {1, 1}}};
 }
 
 // Elements T of an output from `place` on: a source for the engine (engine.cuh). What is read as it
@@ -176,7 +176,7 @@ struct alike_pairs {
   using raw = single;  // it has no packs
   __device__ static alike_pairs at(const parameters& from, const finder& find, index place) {
     if constexpr (Known::of_output)
-      return {find, place, &from, Known::at(from, find(0).x)};
+      return {find, place, &from, Known::at(from, find.begin.x)};
     else
       return {find, place, &from, {}};
   }
@@ -317,14 +317,21 @@ struct run_elements : found_elements<Take, T> {
     raw v;
     if (find.from->unaligned) {
       const T* const p = this->x + (find.begin.x + static_cast<std::int64_t>(place));
-      if constexpr (sizeof(T) <= 2) {
-        load_leaf_across(p, v.x);
-      } else {  // of larger ones it is as quick to read one after the other
+      if (reinterpret_cast<std::uintptr_t>(p) % 16 == 0) {  // as of all threads
 #pragma unroll
-        for (int r = 0; r < order::rows; ++r)
-#pragma unroll
-          for (int i = 0; i < owned; ++i) v.x[r].set(i, load_one(p + r * order::lanes + i));
+        for (int r = 0; r < order::rows; ++r) v.x[r] = load_pack<true>(p + r * order::lanes);
+        return v;
       }
+      // Across packs where a segment has what lies around them. Of larger elements it is as quick
+      // to read one after the other.
+      if (sizeof(T) <= 2 && !find.from->offsets) {
+        if constexpr (sizeof(T) <= 2) load_leaf_across(p, v.x);
+        return v;
+      }
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+        for (int i = 0; i < owned; ++i) v.x[r].set(i, load_one(p + r * order::lanes + i));
       return v;
     }
     std::int64_t at[order::rows];

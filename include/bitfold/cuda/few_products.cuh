@@ -83,6 +83,16 @@ __device__ __noinline__ Out special_of_few(const few_problem& of, const T* x, co
   return product::special_result<Out>(seen);
 }
 
+// Where a vector begins: mostly they lie along two axes.
+__device__ inline std::int64_t place_of_few(const few_vectors& of, index vector) {
+  if (of.places.rank != 2 || !of.by_places.narrow)
+    return offset_of(of.places, of.by_places, vector).x;
+  const auto &outer = of.places.dims[0], &inner = of.places.dims[1];
+  const auto v = static_cast<std::uint32_t>(vector), q = quotient(of.by_places, 1, v);
+  return static_cast<std::int64_t>(q) * outer.x +
+         static_cast<std::int64_t>(v - q * static_cast<std::uint32_t>(inner.extent)) * inner.x;
+}
+
 /// Of a row and a column, of which x() and y() say where they begin; `addend`: where it is, of
 /// those that are added.
 template <class T, class Out, bool Added, class Row, int N, class X, class Y>
@@ -125,18 +135,17 @@ __global__ void __launch_bounds__(threads_on_products)
   wait_for_the_warp();
   std::int64_t addends = 0;
   if constexpr (Added) addends = offset_of(of.out.addend_matrices, of.by_results, matrix).x;
+  Out* const results = static_cast<Out*>(of.out.to) + matrix * of.out.rows * of.out.columns;
 #pragma unroll 1
   for (index column = first + static_cast<index>(lane); column < end; column += warp) {
-    const T* const y =
-        static_cast<const T*>(of.b.x) + at.y + offset_of(of.b.places, of.b.by_places, column).x;
+    const T* const y = static_cast<const T*>(of.b.x) + at.y + place_of_few(of.b, column);
     const few_column<T, N> right(y, of.b.offsets, of.bits);
 #pragma unroll 1
     for (index row = 0; row < of.out.rows; ++row)
-      static_cast<Out*>(of.out.to)[(matrix * of.out.rows + row) * of.out.columns + column] =
-          result_of_few<T, Out, Added>(
-              of, rows[row], right, [&] { return row_at(row); }, [&] { return y; },
-              addends + static_cast<std::int64_t>(row) * of.out.addend_row_stride +
-                  static_cast<std::int64_t>(column) * of.out.addend_column_stride);
+      results[row * of.out.columns + column] = result_of_few<T, Out, Added>(
+          of, rows[row], right, [&] { return row_at(row); }, [&] { return y; },
+          addends + static_cast<std::int64_t>(row) * of.out.addend_row_stride +
+              static_cast<std::int64_t>(column) * of.out.addend_column_stride);
   }
 }
 
@@ -157,16 +166,24 @@ __global__ void __launch_bounds__(threads_on_products)
   const T *const x = static_cast<const T*>(of.a.x) + own * of.a.places.dims[0].x,
                  *const columns = static_cast<const T*>(of.b.x) + own * of.b.places.dims[0].x;
   const few_column<T, N> left(x, of.a.offsets, of.bits);
+  Out* to = static_cast<Out*>(of.out.to) + first * of.out.columns + column;
+  const T* y = columns;
+  index run = 0;  // so many results that follow lie along the last axis
+  const auto& last = of.results.dims[of.results.rank > 0 ? of.results.rank - 1 : 0];
 #pragma unroll 1
-  for (index matrix = first; matrix < end; ++matrix) {
-    const T* const y = columns + offset_of(of.results, of.by_results, matrix).y;
+  for (index matrix = first; matrix < end; ++matrix, --run, to += of.out.columns) {
+    if (run == 0) {
+      y = columns + offset_of(of.results, of.by_results, matrix).y;
+      run = of.results.rank > 0 ? last.extent - matrix % last.extent : 1;
+    }
     std::int64_t addend = 0;
     if constexpr (Added)
       addend = offset_of(of.out.addend_matrices, of.by_results, matrix).x +
                own * of.out.addend_column_stride;
     const few_column<T, N> right(y, of.b.offsets, of.bits);
-    static_cast<Out*>(of.out.to)[matrix * of.out.columns + column] =
+    *to =
         result_of_few<T, Out, Added>(of, left, right, [&] { return x; }, [&] { return y; }, addend);
+    y += last.y;
   }
 }
 

@@ -8,9 +8,11 @@ namespace bitfold::cuda {
 // One element, as load_pack has them, as its bits.
 template <class T>
 __device__ typename pack<T>::bits load_one(const T* p) {
-  static_assert(sizeof(T) >= 4);
   typename pack<T>::bits b;
-  load_bytes(p, b);
+  if constexpr (sizeof(T) > 1)
+    load_bytes(p, b);
+  else
+    b = arith::bit_cast<typename pack<T>::bits>(*p);
   return b;
 }
 
@@ -122,24 +124,29 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   if constexpr (Source::has_lines) {
     constexpr int beside = 4;
     static_assert(beside * order::rows == warp);  // as lines_by_rows has them
-    // Several leaves at once, so that many loads are on their way.
+    // Several leaves at once, so that many loads are on their way: as registers allow.
+    constexpr int at_once = Source::two && sizeof(local) > sizeof(A) ? 2 : beside;
     const auto fold_beside = [&](auto lines_from) {
       const int t = threadIdx.x % warp;
 #pragma unroll 1
       for (; size - begin >= beside * order::leaf; begin += beside * order::leaf) {
         const auto lines = lines_from(begin);
-        typename Source::single x[beside][order::rows];
+#pragma unroll 1
+        for (int own = 0; own < beside; own += at_once) {
+          const auto place = [=](int b, int r) {
+            return (own + b) * order::leaf + r * order::lanes + t;
+          };
+          typename Source::single x[at_once][order::rows];
 #pragma unroll
-        for (int b = 0; b < beside; ++b)
+          for (int b = 0; b < at_once; ++b)
 #pragma unroll
-          for (int r = 0; r < order::rows; ++r)
-            x[b][r] = lines.one(b * order::leaf + r * order::lanes + t);
+            for (int r = 0; r < order::rows; ++r) x[b][r] = lines.one(place(b, r));
 #pragma unroll
-        for (int b = 0; b < beside; ++b) {
-          const local s = method::fold_lane<F, order::rows>(order::rows, [&](int r) {
-            return Source::made(x[b][r], begin + b * order::leaf + r * order::lanes + t);
-          });
-          leaves.push(fold_whole_warp<F>(s, span_of{order::rows}), order::leaf);
+          for (int b = 0; b < at_once; ++b) {
+            const local s = method::fold_lane<F, order::rows>(
+                order::rows, [&](int r) { return Source::made(x[b][r], begin + place(b, r)); });
+            leaves.push(fold_whole_warp<F>(s, span_of{order::rows}), order::leaf);
+          }
         }
       }
     };
