@@ -91,8 +91,8 @@ class tile_planner {
     for (const operand* x : {&a_, &b_})
       if (x->is_made)
         make_digits(*x);
-      else if (beside_)
-        measure_beside(*x);
+      else if (beside_ || (few_columns_ > 0 && x->v.listed && !x->v.across))
+        measure_few(*x);
       else
         add_measure(plan_, x->v);
     if (few_columns_ > 0)
@@ -123,7 +123,8 @@ class tile_planner {
  private:
   static constexpr index least_part = 512;  // elements
   static constexpr index tiles_of_made = 4;
-  static constexpr index few_blocks_of_processor = 8, warps_beside_of_processor = 32;
+  static constexpr index few_blocks_of_processor = 8, warps_beside_of_processor = 32,
+                         measured_part = 2048;
   static constexpr std::string_view few_header = "bitfold/cuda/few_products.cuh";
   // What reading a digit takes of what making it does, about.
   static constexpr double read_only = 0.25;
@@ -245,26 +246,30 @@ class tile_planner {
   void multiply_few() {
     const std::string with = arguments_of("kernel::way, kernel::element", rows_, few_columns_);
     pass& p = beside_ ? add_product_pass(plan_, few_header, "multiply_few_beside", definitions(),
-                                         with, blocks_beside(column_tiles_), 1)
+                                         with, blocks_of_warps(matrices_, column_tiles_, parts_), 1)
                       : add_product_pass(plan_, few_header, "multiply_few", definitions(), with,
                                          tiles_, parts_, 16 * (rows_ + few_columns_));
     add_problem(p);
     if (beside_) p.with.add(matrices_);
     p.bytes_read = (a_.v.count + b_.v.count) * a_.v.of.n * size_of(a_.v.type);
   }
-  void measure_beside(const operand& x) {
+  void measure_few(const operand& x) {
     if (x.v.listed) add_list_of_offsets(plan_, x.v);
-    const index vectors = std::min<index>(x.v.of.vectors, few_columns_);
-    pass& p = add_product_pass(plan_, few_header, "measure_few_beside", element_of(x.v.type),
-                               arguments_of("kernel::element", vectors),
-                               blocks_beside(shares(x.v.of.vectors, vectors)), 1);
+    const index matrices = x.v.count / x.v.of.vectors,
+                vectors = std::min<index>(x.v.of.vectors, few_columns_),
+                tiles = shares(x.v.of.vectors, vectors), part = beside_ ? part_ : measured_part;
+    pass& p = add_product_pass(plan_, few_header, "measure_few", element_of(x.v.type),
+                               arguments_of("kernel::element", vectors, beside_),
+                               blocks_of_warps(matrices, tiles, shares(x.v.of.n, part)), 1);
     p.with.add(x.v.of);
     set_vectors(p.with, 0, x.v);
-    p.with.add(matrices_).add(part_);
+    p.with.add(matrices).add(part);
     p.bytes_read = x.v.count * x.v.of.n * size_of(x.v.type);
   }
-  index blocks_beside(index tiles) const {
-    return shares(tiles * shares(matrices_, 32) * parts_, cuda::threads_on_products / 32);
+  // Of few: a warp takes a matrix, or 32 that lie side by side.
+  index blocks_of_warps(index matrices, index tiles, index parts) const {
+    return shares(tiles * (beside_ ? shares(matrices, 32) : matrices) * parts,
+                  cuda::threads_on_products / 32);
   }
   void finish() {
     pass& p = add("finish_tiles", definitions(), arguments_of(types, of_.addend != nullptr),

@@ -211,20 +211,23 @@ struct few_words {
   }
 };
 
-/// What a thread takes of matrices that lie side by side: one of these, one of the tiles of its
-/// columns, and a part of the elements.
+/// What a thread takes of few long vectors: a matrix, one of the tiles of its columns, and a part
+/// of the elements, of which it has every so many. Beside: of matrices that lie side by side
+/// neighbouring threads take one each, and else a warp takes one.
+template <bool Beside>
 struct few_unit {
   index matrix, tile, begin, end;
+  static constexpr int step = Beside ? 1 : warp;
 
   __device__ few_unit(index tiles, index matrices, index part, index n) {
-    const index lanes = (matrices + warp - 1) / warp,
+    const index lane = threadIdx.x % warp, units = Beside ? (matrices + warp - 1) / warp : matrices,
                 own = (index{blockIdx.x} * threads_on_products + threadIdx.x) / warp,
-                others = quotient(own, lanes);
-    matrix = (own - others * lanes) * warp + threadIdx.x % warp;
-    const index number = quotient(others, tiles);
+                others = quotient(own, units), unit = own - others * units,
+                number = quotient(others, tiles), first = number * part;
+    matrix = Beside ? unit * warp + lane : unit;
     tile = others - number * tiles;
-    begin = number * part;
-    end = n < begin + part ? n : begin + part;
+    begin = first + (Beside ? 0 : lane);
+    end = n < first + part ? n : first + part;
   }
 };
 
@@ -257,7 +260,7 @@ __global__ void __launch_bounds__(threads_on_products)
   const index begin = index{blockIdx.y} * of.part,
               end = of.a.n < begin + of.part ? of.a.n : begin + of.part;
   std::int64_t sums[Rows][Columns] = {};
-#pragma unroll 2
+#pragma unroll 4
   for (index i = begin + static_cast<index>(thread); i < end; i += threads_on_products) {
     const std::int64_t at_a = offset_in(of.a, i), at_b = offset_in(of.b, i);
     std::int32_t rows[Rows];
@@ -267,7 +270,7 @@ __global__ void __launch_bounds__(threads_on_products)
     for (int c = 0; c < Columns; ++c) {
       const std::int32_t y = few_integer_of(all[Rows + c].x[at_b], all[Rows + c].factors);
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) sums[r][c] += std::int64_t{rows[r]} * y;
+      for (int r = 0; r < Rows; ++r) sums[r][c] = add_product(rows[r], y, sums[r][c]);
     }
   }
   const index all_results = gridDim.x / of.column_tiles * of.row_count * of.column_count;
@@ -289,7 +292,7 @@ __global__ void __launch_bounds__(threads_on_products)
 template <class Way, class T, int Rows, int Columns>
 __global__ void __launch_bounds__(threads_on_products)
     multiply_few_beside(const __grid_constant__ tile_problem of, index matrices) {
-  const few_unit unit(of.column_tiles, matrices, of.part, of.a.n);
+  const few_unit<true> unit(of.column_tiles, matrices, of.part, of.a.n);
   if (unit.matrix >= matrices) return;
   const index first = unit.tile * Columns;
   const T *x[Rows], *y[Columns];
@@ -308,7 +311,7 @@ __global__ void __launch_bounds__(threads_on_products)
     of_columns[c] = tile_scale::of<T>(of.b, unit.matrix * of.b.vectors + column, of.bits).factors;
   }
   std::int64_t sums[Rows][Columns] = {};
-#pragma unroll 2
+#pragma unroll 4
   for (index i = unit.begin; i < unit.end; ++i) {
     const std::int64_t at_a = offset_in(of.a, i), at_b = offset_in(of.b, i);
     std::int32_t rows[Rows];
@@ -330,11 +333,13 @@ __global__ void __launch_bounds__(threads_on_products)
           .add(of, all_results, unit.matrix, r, first + static_cast<index>(c));
 }
 
-/// As measure_vectors, of such matrices: of `Vectors` of each, in parts of so many elements.
-template <class T, int Vectors>
+/// As measure_vectors, of `Vectors` of a matrix at once, in parts of so many elements: what
+/// neighbours share is read for all of them.
+template <class T, int Vectors, bool Beside>
 __global__ void __launch_bounds__(threads_on_products)
-    measure_few_beside(const __grid_constant__ product_vectors of, index matrices, index part) {
-  const few_unit unit(1 + quotient(of.vectors - 1, Vectors), matrices, part, of.n);
+    measure_few(const __grid_constant__ product_vectors of, index matrices, index part) {
+  using unit_of = few_unit<Beside>;
+  const unit_of unit(1 + quotient(of.vectors - 1, Vectors), matrices, part, of.n);
   if (unit.matrix >= matrices) return;
   using magnitude = largest_magnitude<T>;
   const T* x[Vectors];
@@ -347,7 +352,7 @@ __global__ void __launch_bounds__(threads_on_products)
     x[v] = begin_of<T>(of, unit.matrix, vector[v]);
   }
 #pragma unroll 4
-  for (index i = unit.begin; i < unit.end; ++i) {
+  for (index i = unit.begin; i < unit.end; i += unit_of::step) {
     const std::int64_t at = offset_in(of, i);
 #pragma unroll
     for (int v = 0; v < Vectors; ++v) {
@@ -357,11 +362,12 @@ __global__ void __launch_bounds__(threads_on_products)
   }
 #pragma unroll
   for (int v = 0; v < Vectors; ++v) {
-    const auto found = magnitude::of_all(largest[v], [&](auto add) {
+    auto found = magnitude::of_all(largest[v], [&](auto add) {
 #pragma unroll 1
-      for (index i = unit.begin; i < unit.end; ++i) add(x[v][offset_in(of, i)]);
+      for (index i = unit.begin; i < unit.end; i += unit_of::step) add(x[v][offset_in(of, i)]);
     });
-    found.note(of, unit.matrix * of.vectors + vector[v]);
+    if constexpr (!Beside) found.join_team();
+    if (Beside || threadIdx.x % warp == 0) found.note(of, unit.matrix * of.vectors + vector[v]);
   }
 }
 
