@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(threads_on_products)
   const index begin = index{blockIdx.y} * of.part,
               end = of.a.n < begin + of.part ? of.a.n : begin + of.part;
   std::int64_t sums[Rows][Columns] = {};
-#pragma unroll 4
+#pragma unroll 2
   for (index i = begin + static_cast<index>(thread); i < end; i += threads_on_products) {
     const std::int64_t at_a = offset_in(of.a, i), at_b = offset_in(of.b, i);
     std::int32_t rows[Rows];
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(threads_on_products)
     of_columns[c] = tile_scale::of<T>(of.b, unit.matrix * of.b.vectors + column, of.bits).factors;
   }
   std::int64_t sums[Rows][Columns] = {};
-#pragma unroll 4
+#pragma unroll 2
   for (index i = unit.begin; i < unit.end; ++i) {
     const std::int64_t at_a = offset_in(of.a, i), at_b = offset_in(of.b, i);
     std::int32_t rows[Rows];
