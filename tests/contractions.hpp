@@ -82,8 +82,8 @@ inline std::vector<contraction> contractions() {
       of_places{{2, 1, 19, 16, 16}, {256, 0, 512, 16, 1}, 0, 1},
       of_taps{{2, 1, 3, 7, 19, 16, 16}, {324, 0, 18, 1, 648, 18, 1}, 0, 3};
   // The same of 37 channels that lie last.
-  const contracted_operand each{{3, 6, 7, 37, 3, 3}, {0, 0, 0, 9, 3, 1}, 0, 0},
-      of_each{{3, 6, 7, 37, 3, 3}, {2960, 370, 37, 1, 370, 37}, 5, 0},
+  const contracted_operand each{{5, 9, 11, 37, 3, 3}, {0, 0, 0, 9, 3, 1}, 0, 0},
+      of_each{{5, 9, 11, 37, 3, 3}, {1500, 370, 37, 1, 370, 37}, 5, 0},
       gradients{{37, 70, 60}, {1, 200, 3}, 9, 0},
       met_beside{{37, 3, 2, 70, 60}, {1, 400, 7, 200, 3}, 0, 2};
   return {
@@ -101,6 +101,11 @@ inline std::vector<contraction> contractions() {
       {0, {{2, 1}, {1, 1}, 0, 1}, {{300, 1}, {3, 1}, 0, 1}, false},
       {1, of_places, of_taps, false},
       {4, each, of_each, true},
+      // Of many matrices, of which a warp takes more columns than it has threads.
+      {1,
+       {{70, 2, 3, 3}, {18, 9, 3, 1}, 0, 1},
+       {{70, 13, 10, 3, 3}, {40, 12, 1, 12, 1}, 0, 2},
+       true},
       {1, gradients, met_beside, false},
       {1,
        {{37, 2, 70, 60}, {1, 41, 200, 3}, 9, 1},

@@ -111,10 +111,10 @@ struct product_case {
 // Of a product as it is planned that way.
 void check_way(const matrix_product& p, const detail::product_layout& l,
                const detail::addend_layout* added, std::size_t memory, gpu::product_way way,
-               const std::vector<std::byte>& want) {
+               const std::vector<std::byte>& want,
+               const gpu::device_facts& on = gpu::facts_of_current_device()) {
   const array_on_gpu out(std::vector<std::byte>(want.size()), p.out());
-  const gpu::plan made =
-      gpu::plan_product({p, l, added, out.at()}, memory, gpu::facts_of_current_device(), way);
+  const gpu::plan made = gpu::plan_product({p, l, added, out.at()}, memory, on, way);
   const array_on_gpu workspace(std::vector<std::byte>(made.workspace), dtype::f64);
   gpu::run(made, {.workspace = workspace.at()}, nullptr);
   test::wait_for();
@@ -375,6 +375,11 @@ void check_contraction(dtype t, const test::contraction& c, values how,
   for (const gpu::product_way way : ways)
     for (const std::size_t memory : {cuda::default_product_memory, std::size_t{1} << 16})
       check_way(p, l, added ? &*added : nullptr, memory, way, want);
+  // As for a GPU of one processor, whose threads take several results each.
+  gpu::device_facts small = gpu::facts_of_current_device();
+  small.processors = 1;
+  check_way(p, l, added ? &*added : nullptr, cuda::default_product_memory,
+            gpu::product_way::fastest, want, small);
 }
 
 }  // namespace
@@ -628,6 +633,37 @@ TEST_CASE("a plan of a product goes the way that is fastest, where there is that
         explained(gpu::plan_product({of_halves, l, nullptr, nullptr}, 1 << 30, on));
     CHECK((text.find("multiply_short") != std::string::npos) == short_ones);
   }
+  // Matrices that lie side by side; too few of them; and not quite side by side.
+  const auto explained_of = [&](const test::contraction& c) {
+    const auto l = detail::layout_of(c.a.at(dtype::f32, &p), c.b.at(dtype::f32, &p), c.axes());
+    return explained(gpu::plan_product({p, l, nullptr, nullptr}, 1 << 30, on));
+  };
+  const auto has = [](const std::string& text, const char* kernel) {
+    return text.find(kernel) != std::string::npos;
+  };
+  struct placed {
+    std::int64_t count, stride;
+    bool beside;
+  };
+  for (const placed& x : {placed{16, 1, true}, {15, 1, false}, {16, 2, false}}) {
+    const std::string of_short = explained_of({2,
+                                               {{6, x.count, 9}, {0, 9, 1}, 0, 0},
+                                               {{6, x.count, 9}, {100, x.stride, 40}, 0, 0},
+                                               false}),
+                      of_long = explained_of({1,
+                                              {{x.count, 5000}, {x.stride, 40}, 0, 0},
+                                              {{x.count, 3, 5000}, {x.stride, 7, 40}, 0, 1},
+                                              false});
+    CHECK(has(of_short, "multiply_short_beside") == x.beside);
+    CHECK(has(of_long, "multiply_few_beside") == x.beside);
+    CHECK(has(of_long, "measure_few") == x.beside);
+  }
+  // Elements along several axes are measured together, too.
+  CHECK(has(explained_of({1,
+                          {{2, 70, 80}, {10000, 100, 1}, 0, 0},
+                          {{2, 3, 3, 70, 80}, {10000, 100, 1, 100, 1}, 0, 2},
+                          false}),
+            "measure_few"));
 }
 
 TEST_CASE("NVRTC compiles kernels of products", "[.][nvrtc]") {

@@ -847,7 +847,7 @@ TEST_CASE("results of one vector each that lie side by side have the bits of pro
 }
 
 // Lines of neighbours shorter than a vector, a little longer, and longer than a block; of few
-// terms, and of more than one sum of 64 bits holds.
+// terms, and of 530: a sum of 64 bits holds 512 of f32's.
 TEST_CASE("one row meets lines of neighbours of any length") {
   for (const dtype t : floats)
     for (const kind what : {kind::near_one, kind::special, kind::any_bits})
@@ -865,6 +865,16 @@ TEST_CASE("one row meets lines of neighbours of any length") {
           check_contraction(p, row.at(t, x.data()), columns.at(t, y.data()), {0, 1, 2}, nullptr,
                             truth(p, rows.as_rows(), all.as_columns(), {}));
         }
+}
+
+TEST_CASE("contractions of vectors of no elements are zeros") {
+  const float nothing = 0;
+  for (const dtype t : floats) {
+    std::vector<std::byte> out(6 * size_of(t), std::byte{1});
+    cpu::contract(make_matrix_product(t), row_major(t, &nothing, {2, 0}),
+                  row_major(t, &nothing, {3, 0}), {0, 1, 1}, nullptr, out.data());
+    CHECK(out == std::vector<std::byte>(out.size()));
+  }
 }
 
 TEST_CASE("what cannot be contracted is refused by name") {

@@ -31,6 +31,7 @@ struct axes {
   };
   offset offset_of(std::uint64_t i) const {
     offset o;
+    if (i == 0) return o;  // which axes of no elements have, too
     for (int k = rank - 1; k >= 0; --k) {
       const auto digit = static_cast<std::int64_t>(i % dims[k].extent);
       i /= dims[k].extent;

@@ -78,10 +78,11 @@ def test_convolutions(method, dtype):
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_depthwise_convolutions(layout, taps, stride, dtype):
     x, w, b = randn(30, 20, 13, 12, dtype=dtype), randn(20, 1, taps, taps, dtype=dtype, seed=1), randn(20, dtype=dtype, seed=2)
-    g = randn(30, 20, 13, 12, dtype=dtype, seed=3)
+    g = randn(30, 20, 32, 32, dtype=dtype, seed=3)
     x[3, 5, 2, 2], x[4, 6, 0, 1], g[5, 7, 1, 1], w[8, 0, 1, 2] = torch.inf, torch.nan, -torch.inf, torch.inf
     laid = lambda *given: [t.contiguous(memory_format=layout) if t.dim() == 4 else t for t in given]
-    check(of_a_convolution(lambda x, w, b: F.conv2d(x, w, b, stride=stride, padding=1, groups=20)), *laid(x, w, g, b))
+    for f in F.conv2d, F.conv_transpose2d:
+        check(of_a_convolution(lambda x, w, b, f=f: f(x, w, b, stride=stride, padding=1, groups=20)), *laid(x, w, g, b))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

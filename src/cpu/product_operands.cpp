@@ -75,7 +75,7 @@ class panel_maker {
     // (What is done once for each of short vectors would take longer than laying them side by
     // side.)
     if (are_side_by_side(l) || (l.n > 0 && l.n <= longest_copied))
-      return add_up_across(false, matrix, of, row, 1, high, low);
+      return add_up_across(direct_.across, matrix, of, row, 1, high, low);
     const std::size_t at = to_.vector_at(matrix, of.first);
     std::fill_n(high, of.count, 0);
     std::fill_n(low, of.count, 0);
@@ -98,7 +98,7 @@ class panel_maker {
   }
   void add_up_each(std::size_t matrix, direct_sums::columns of, const std::int32_t* rows,
                    std::size_t pitch, std::int64_t* high, std::int64_t* low) {
-    add_up_across(true, matrix, of, rows, pitch, high, low);
+    add_up_across(direct_.across_each, matrix, of, rows, pitch, high, low);
   }
 
  private:
@@ -114,11 +114,10 @@ class panel_maker {
   std::size_t run() const {
     return std::size_t{1} << std::min(63 - 2 * (to_.product.bits() - 1), 30);
   }
-  // `of_each`: with a row each.
-  void add_up_across(bool of_each, std::size_t matrix, direct_sums::columns of,
+  void add_up_across(direct_kernels::of_columns add, std::size_t matrix, direct_sums::columns of,
                      const std::int32_t* row, std::size_t pitch, std::int64_t* high,
                      std::int64_t* low) {
-    const auto add = of_each ? direct_.across_each : direct_.across;
+    const bool of_each = add == direct_.across_each;
     const std::size_t line = neighbours_along(to_.layout.along), least = direct_.least_columns,
                       step = line < least ? of.count : line, at = to_.vector_at(matrix, of.first);
     for (std::size_t done = 0; done < of.count; done += step) {

@@ -82,15 +82,14 @@ class direct_sums {
   struct columns {
     std::size_t first, count;  ///< of a matrix
   };
-  /// `to` has what is noted of the columns of a block, of which it has the first.
+  /// What is noted of a block's columns goes to `to`, whose `first` is the first of them.
   explicit direct_sums(prepared::integers& to);
   ~direct_sums();
-  /// `high`, `low`, and what is noted: of each column, with room for at least as many as
-  /// direct_kernels::least_columns. So have `rows` below.
+  /// `high`, `low`, and what is noted, have room for direct_kernels::least_columns at least.
   void add_up(std::size_t matrix, columns of, const std::int32_t* row, std::int64_t* high,
               std::int64_t* low);
   /// The same of each column and of a row of its own, whose term p is at rows[p * pitch + c]: of
-  /// columns that are read side by side.
+  /// columns that are read side by side. `rows` goes on for as many terms behind its last one.
   void add_up_each(std::size_t matrix, columns of, const std::int32_t* rows, std::size_t pitch,
                    std::int64_t* high, std::int64_t* low);
   /// Whether a target has them for such operands.

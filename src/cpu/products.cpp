@@ -93,7 +93,7 @@ class multiplication {
                       tasks = std::min(parts, chunk_count(threads)), pitch = a_.layout.vectors,
                       least = kernels_.direct(product_.in()).least_columns;
     const std::vector<std::int32_t> rows =
-        diagonal_ ? transposed_rows(least) : std::vector<std::int32_t>();
+        diagonal_ ? transposed_rows(least, threads) : std::vector<std::int32_t>();
     parallel_for(tasks, threads, [&](std::size_t task) {
       integers part(product_, side::right, b_.layout, b_.used, integers::way::directly);
       part.make_notes(block_columns);
@@ -137,13 +137,18 @@ class multiplication {
   }
 
   // Of each matrix of a: term p of row r at [p * rows + r]; and behind them room for some more.
-  std::vector<std::int32_t> transposed_rows(std::size_t more) const {
-    const std::size_t n = layout_.a.n, rows = a_.layout.vectors;
+  std::vector<std::int32_t> transposed_rows(std::size_t more, int threads) const {
+    constexpr std::size_t at_once = 64;
+    const std::size_t n = layout_.a.n, rows = a_.layout.vectors,
+                      blocks = (rows + at_once - 1) / at_once;
     std::vector<std::int32_t> to(a_.layout.count() * n * rows + more);
-    for (std::size_t i = 0; i < a_.layout.count(); ++i)
-      for (std::size_t r = 0; r < rows; ++r)
-        for (std::size_t p = 0; p < n; ++p)
-          to[(i * n + p) * rows + r] = a_.high[a_.panel_at(i, r) + p];
+    parallel_for(a_.layout.count() * blocks, threads, [&](std::size_t task) {
+      const std::size_t matrix = task / blocks, first = task % blocks * at_once,
+                        end = std::min(rows, first + at_once);
+      const std::int32_t* const from = a_.high.get() + a_.panel_at(matrix, 0);
+      for (std::size_t p = 0; p < n; ++p)
+        for (std::size_t r = first; r < end; ++r) to[(matrix * n + p) * rows + r] = from[r * n + p];
+    });
     return to;
   }
 

@@ -245,7 +245,7 @@ constexpr int columns = vectors * lanes;
 template <class T>
 BITFOLD_INLINE void scales_of(const bits_of<T>* largest, int n, int bits, int* scales) {
   if constexpr (!std::is_same_v<T, double>) {
-    // A power of two is `one`; a magnitude above 63/64 of the next one counts as that.
+    // A step of the exponent is `one`; a magnitude above 63/64 of a power of two counts as that.
     constexpr std::int32_t one = 1 << 23, most = (63 << 18) - one, carrying = one - 1 - most;
     const narrow d;
     const auto none = hn::Zero(d), normal = hn::Set(d, one),
@@ -359,7 +359,7 @@ struct row_sums {
   }
 };
 
-/// Floats as integers; those that are not finite as any.
+/// Floats as integers. Of those that are not finite these say nothing, as no sum with them counts.
 BITFOLD_INLINE hn::Vec<narrow> integers_of(hn::Vec<simd::tag<float>> a,
                                            hn::Vec<simd::tag<float>> first,
                                            hn::Vec<simd::tag<float>> second) {
@@ -456,7 +456,7 @@ BITFOLD_INLINE void across_vectors(const neighbour_columns& of, std::size_t firs
   }
 }
 
-/// The last vector is one that ends where the columns do: some of it is found twice.
+/// The last vector is one that ends where the columns do: some of it is computed twice.
 template <class T, bool OfEach>
 void across(const neighbour_columns& of, int bits, std::size_t run, const column_results& to) {
   constexpr int at_once = 2;

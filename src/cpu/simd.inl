@@ -122,7 +122,7 @@ HWY_INLINE V32 add_pair_products(V16 a, V16 b, V32 sum) {
 #endif
 }
 
-/// Numbers below 2^31 rounded to integers; those that are not finite as any.
+/// Numbers below 2^31 rounded to integers; of those that are not finite the integer says nothing.
 HWY_INLINE vec<std::int32_t> nearest_of_finite(vec<float> x) {
 #if HWY_TARGET > HWY_AVX2
   return hn::NearestInt(x);

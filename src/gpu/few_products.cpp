@@ -15,7 +15,7 @@ using order::index;
 constexpr index least_elements_of_long = 4096, most_columns_of_long = 64, least_beside = 16,
                 warps_of_block = cuda::threads_on_products / 32;
 
-// As many as keep a device's processors busy, by turns.
+// Twice as many as its processors hold.
 index many_warps(const device_facts& on) { return 128 * static_cast<index>(on.processors); }
 
 // How often a warp's threads take a column each: what a warp does for its rows takes about a turn.
@@ -40,16 +40,6 @@ cuda::few_vectors vectors_of(const detail::operand_layout& from) {
 bool has_few_bits(const matrix_product& p) {
   return is_float(p.in()) && p.bits() <= cuda::few_bits && size_of(p.in()) < 8;
 }
-
-}  // namespace
-
-bool lie_beside(const product_problem& of) {
-  if (of.results.rank == 0) return false;
-  const axes::axis& last = of.results.dims[of.results.rank - 1];
-  return last.extent >= least_beside && last.x == 1 && last.y == 1;
-}
-
-namespace {
 
 // Results of a row and a column each, of which b's lie side by side along the last axis, and a's
 // are the same along the others.
@@ -103,6 +93,12 @@ plan plan_rows_beside(const product_problem& of, const device_facts& on) {
 }
 
 }  // namespace
+
+bool lie_beside(const product_problem& of) {
+  if (of.results.rank == 0) return false;
+  const axes::axis& last = of.results.dims[of.results.rank - 1];
+  return last.extent >= least_beside && last.x == 1 && last.y == 1;
+}
 
 bool is_of_few(const product_problem& of) {
   const index n = of.a.n;

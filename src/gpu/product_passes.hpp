@@ -85,7 +85,7 @@ void add_digits(plan& to, const operand_vectors& v, const digit_way& way, cuda::
 /// Adds the pass that notes the largest magnitude of each vector, whose notes are zeros; before it
 /// one that lists where elements are.
 void add_measure(plan& to, const operand_vectors& v);
-/// The latter alone.
+/// Adds the pass that lists where elements are, alone.
 void add_list_of_offsets(plan& to, const operand_vectors& v);
 void set_vectors(arguments& to, std::size_t at, const operand_vectors& v);
 

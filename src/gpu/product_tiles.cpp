@@ -148,7 +148,7 @@ class tile_planner {
     if (beside_) {  // a thread to a matrix
       const index warps = column_tiles_ * shares(matrices_, 32),
                   most = warps_beside_of_processor * static_cast<index>(on.processors);
-      part_ = std::clamp<index>(shares(n * warps, most), 32, cuda::elements_of_beside);
+      part_ = std::clamp<index>(shares(n * warps, most), 32, cuda::most_few_products);
       parts_ = shares(n, part_);
       return;
     }

@@ -182,8 +182,6 @@ inline std::uint32_t bytes_of(std::uint32_t low, std::uint32_t high, unsigned wh
 inline std::int32_t nearest_integer_of(float x) {
   return x > -0x1p31f && x < 0x1p31f ? static_cast<std::int32_t>(__builtin_rintf(x)) : 0;
 }
-// Lane 4 g + q has, of rows g and g + 8 of a, and of column g of b, elements 4 q to 4 q + 3 and as
-// many behind 16; and of the sums columns 2 q and 2 q + 1 of those rows.
 inline std::int64_t add_product(std::int32_t a, std::int32_t b, std::int64_t sum) {
   return sum + std::int64_t{a} * b;
 }
@@ -191,6 +189,8 @@ template <class T>
 const T* element_at(const T* p, std::int32_t i) {
   return p + i;
 }
+// Lane 4 g + q has, of rows g and g + 8 of a, and of column g of b, elements 4 q to 4 q + 3 and as
+// many behind 16; and of the sums columns 2 q and 2 q + 1 of those rows.
 inline void multiply_digits(std::int32_t (&sums)[4], const std::uint32_t (&a)[4],
                             const std::uint32_t (&b)[2]) {
   struct lane {

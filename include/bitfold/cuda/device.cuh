@@ -175,7 +175,7 @@ __device__ inline std::int64_t add_product(std::int32_t a, std::int32_t b, std::
   asm("mad.wide.s32 %0, %1, %2, %0;" : "+l"(sum) : "r"(a), "r"(b));
   return sum;
 }
-/// p + i, in global memory: a compiler would add what p was made of in 64 bits once more.
+/// p + i, in global memory. (From p + i compilers make p's own sum in 64 bits anew for each i.)
 template <class T>
 __device__ inline const T* element_at(const T* p, std::int32_t i) {
   const T* at;

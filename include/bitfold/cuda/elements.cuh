@@ -317,17 +317,18 @@ struct run_elements : found_elements<Take, T> {
     raw v;
     if (find.from->unaligned) {
       const T* const p = this->x + (find.begin.x + static_cast<std::int64_t>(place));
-      if (reinterpret_cast<std::uintptr_t>(p) % 16 == 0) {  // as of all threads
+      if (reinterpret_cast<std::uintptr_t>(p) % 16 == 0) {  // the same for all threads
 #pragma unroll
         for (int r = 0; r < order::rows; ++r) v.x[r] = load_pack<true>(p + r * order::lanes);
         return v;
       }
-      // Across packs where a segment has what lies around them. Of larger elements it is as quick
-      // to read one after the other.
-      if (sizeof(T) <= 2 && !find.from->offsets) {
-        if constexpr (sizeof(T) <= 2) load_leaf_across(p, v.x);
-        return v;
-      }
+      // Small elements are read across packs, but not those of segments, around which there may be
+      // none. Larger ones are as quick to read one after the other.
+      if constexpr (sizeof(T) <= 2)
+        if (!find.from->offsets) {
+          load_leaf_across(p, v.x);
+          return v;
+        }
 #pragma unroll
       for (int r = 0; r < order::rows; ++r)
 #pragma unroll

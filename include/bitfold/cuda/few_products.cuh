@@ -55,10 +55,7 @@ struct few_column {
     for (int i = 0; i < N; ++i) elements[i] = *element_at(x, offsets[i]);
     typename magnitude::word largest = 0;
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const auto m = magnitude::of(elements[i]);
-      largest = largest < m ? m : largest;
-    }
+    for (int i = 0; i < N; ++i) largest = magnitude::larger(largest, elements[i]);
     const auto found = magnitude::of_all(largest, [&](auto add) {
 #pragma unroll
       for (int i = 0; i < N; ++i) add(elements[i]);
@@ -83,7 +80,7 @@ __device__ __noinline__ Out special_of_few(const few_problem& of, const T* x, co
   return product::special_result<Out>(seen);
 }
 
-// Where a vector begins: mostly they lie along two axes.
+// Where a vector begins: as offset_of, without a loop for vectors along two axes, as patches are.
 __device__ inline std::int64_t place_of_few(const few_vectors& of, index vector) {
   if (of.places.rank != 2 || !of.by_places.narrow)
     return offset_of(of.places, of.by_places, vector).x;
@@ -157,10 +154,10 @@ __global__ void __launch_bounds__(threads_on_products)
   const few_problem& of = all.of;
   const index unit = (index{blockIdx.x} * threads_on_products + threadIdx.x) / warp;
   if (unit >= of.warps) return;
-  const index some = quotient(unit, of.warps_of_matrix), first = some * all.matrices_of_warp,
+  const index group = quotient(unit, of.warps_of_matrix), first = group * all.matrices_of_warp,
               left_over = all.matrices - first,
               end = first + (left_over < all.matrices_of_warp ? left_over : all.matrices_of_warp),
-              column = (unit - some * of.warps_of_matrix) * warp + threadIdx.x % warp;
+              column = (unit - group * of.warps_of_matrix) * warp + threadIdx.x % warp;
   if (column >= of.out.columns) return;
   const auto own = static_cast<std::int64_t>(column);
   const T *const x = static_cast<const T*>(of.a.x) + own * of.a.places.dims[0].x,
@@ -184,6 +181,34 @@ __global__ void __launch_bounds__(threads_on_products)
     *to =
         result_of_few<T, Out, Added>(of, left, right, [&] { return x; }, [&] { return y; }, addend);
     y += last.y;
+  }
+}
+
+/// A long vector, as a thread knows it.
+template <class T>
+struct few_vector {
+  const T* x;
+  product::scale_factors<float> factors;
+  /// number: of those of all matrices
+  __device__ static few_vector of(const product_vectors& from, index number, const T* begin,
+                                  int bits) {
+    return {begin, tile_scale::of<T>(from, number, bits).factors};
+  }
+  __device__ std::int32_t integer(std::int64_t at) const { return few_integer_of(x[at], factors); }
+};
+/// Of an element of each, the rows first.
+template <class T, int Rows, int Columns>
+__device__ inline void add_products(std::int64_t (&sums)[Rows][Columns],
+                                    const few_vector<T>* vectors, std::int64_t at_a,
+                                    std::int64_t at_b) {
+  std::int32_t rows[Rows];
+#pragma unroll
+  for (int r = 0; r < Rows; ++r) rows[r] = vectors[r].integer(at_a);
+#pragma unroll
+  for (int c = 0; c < Columns; ++c) {
+    const std::int32_t column = vectors[Rows + c].integer(at_b);
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) sums[r][c] = add_product(rows[r], column, sums[r][c]);
   }
 }
 
@@ -211,9 +236,9 @@ struct few_words {
   }
 };
 
-/// What a thread takes of few long vectors: a matrix, one of the tiles of its columns, and a part
-/// of the elements, of which it has every so many. Beside: of matrices that lie side by side
-/// neighbouring threads take one each, and else a warp takes one.
+/// What a thread takes of few long vectors: a matrix, one of the tiles of its columns, and elements
+/// from `begin` to `end` in steps. Beside: of matrices that lie side by side neighbouring threads
+/// take one each; else a warp takes one (tile_planner::blocks_of_warps).
 template <bool Beside>
 struct few_unit {
   index matrix, tile, begin, end;
@@ -236,16 +261,11 @@ struct few_unit {
 template <class Way, class T, int Rows, int Columns>
 __global__ void __launch_bounds__(threads_on_products)
     multiply_few(const __grid_constant__ tile_problem of) {
-  constexpr int vectors = Rows + Columns;
-  struct vector {
-    const T* x;
-    product::scale_factors<float> factors;
-  };
-  const auto all = reinterpret_cast<vector*>(shared_bytes);
+  const auto vectors = reinterpret_cast<few_vector<T>*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   const index matrix = quotient(index{blockIdx.x}, of.column_tiles),
               first = (blockIdx.x - matrix * of.column_tiles) * Columns;
-  if (thread < vectors) {
+  if (thread < Rows + Columns) {
     // Columns that are not there are others, whose sums are not written.
     const bool is_row = thread < Rows;
     const index at =
@@ -254,25 +274,15 @@ __global__ void __launch_bounds__(threads_on_products)
                 own = (is_row ? of.one_a : of.one_b) ? 0 : matrix,
                 v = own * (is_row ? of.a.vectors : of.b.vectors) + (at < count ? at : 0);
     const product_vectors& from = is_row ? of.a : of.b;
-    all[thread] = {begin_of<T>(from, v), tile_scale::of<T>(from, v, of.bits).factors};
+    vectors[thread] = few_vector<T>::of(from, v, begin_of<T>(from, v), of.bits);
   }
   wait_for_the_block();
   const index begin = index{blockIdx.y} * of.part,
               end = of.a.n < begin + of.part ? of.a.n : begin + of.part;
   std::int64_t sums[Rows][Columns] = {};
 #pragma unroll 2
-  for (index i = begin + static_cast<index>(thread); i < end; i += threads_on_products) {
-    const std::int64_t at_a = offset_in(of.a, i), at_b = offset_in(of.b, i);
-    std::int32_t rows[Rows];
-#pragma unroll
-    for (int r = 0; r < Rows; ++r) rows[r] = few_integer_of(all[r].x[at_a], all[r].factors);
-#pragma unroll
-    for (int c = 0; c < Columns; ++c) {
-      const std::int32_t y = few_integer_of(all[Rows + c].x[at_b], all[Rows + c].factors);
-#pragma unroll
-      for (int r = 0; r < Rows; ++r) sums[r][c] = add_product(rows[r], y, sums[r][c]);
-    }
-  }
+  for (index i = begin + static_cast<index>(thread); i < end; i += threads_on_products)
+    add_products(sums, vectors, offset_in(of.a, i), offset_in(of.b, i));
   const index all_results = gridDim.x / of.column_tiles * of.row_count * of.column_count;
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
@@ -295,35 +305,23 @@ __global__ void __launch_bounds__(threads_on_products)
   const few_unit<true> unit(of.column_tiles, matrices, of.part, of.a.n);
   if (unit.matrix >= matrices) return;
   const index first = unit.tile * Columns;
-  const T *x[Rows], *y[Columns];
-  product::scale_factors<float> of_rows[Rows], of_columns[Columns];
+  few_vector<T> vectors[Rows + Columns];
+  const auto vector_of = [&](const product_vectors& from, index v) {
+    return few_vector<T>::of(from, unit.matrix * from.vectors + v,
+                             begin_of<T>(from, unit.matrix, v), of.bits);
+  };
 #pragma unroll
-  for (int r = 0; r < Rows; ++r) {
-    const auto row = static_cast<index>(r);
-    x[r] = begin_of<T>(of.a, unit.matrix, row);
-    of_rows[r] = tile_scale::of<T>(of.a, unit.matrix * of.a.vectors + row, of.bits).factors;
-  }
+  for (int r = 0; r < Rows; ++r) vectors[r] = vector_of(of.a, static_cast<index>(r));
 #pragma unroll
   for (int c = 0; c < Columns; ++c) {
     // Columns that are not there are others, whose sums are not written.
-    const index own = first + static_cast<index>(c), column = own < of.column_count ? own : 0;
-    y[c] = begin_of<T>(of.b, unit.matrix, column);
-    of_columns[c] = tile_scale::of<T>(of.b, unit.matrix * of.b.vectors + column, of.bits).factors;
+    const index column = first + static_cast<index>(c);
+    vectors[Rows + c] = vector_of(of.b, column < of.column_count ? column : 0);
   }
   std::int64_t sums[Rows][Columns] = {};
 #pragma unroll 2
-  for (index i = unit.begin; i < unit.end; ++i) {
-    const std::int64_t at_a = offset_in(of.a, i), at_b = offset_in(of.b, i);
-    std::int32_t rows[Rows];
-#pragma unroll
-    for (int r = 0; r < Rows; ++r) rows[r] = few_integer_of(x[r][at_a], of_rows[r]);
-#pragma unroll
-    for (int c = 0; c < Columns; ++c) {
-      const std::int32_t column = few_integer_of(y[c][at_b], of_columns[c]);
-#pragma unroll
-      for (int r = 0; r < Rows; ++r) sums[r][c] = add_product(rows[r], column, sums[r][c]);
-    }
-  }
+  for (index i = unit.begin; i < unit.end; ++i)
+    add_products(sums, vectors, offset_in(of.a, i), offset_in(of.b, i));
   const index all_results = matrices * of.row_count * of.column_count;
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
@@ -333,13 +331,12 @@ __global__ void __launch_bounds__(threads_on_products)
           .add(of, all_results, unit.matrix, r, first + static_cast<index>(c));
 }
 
-/// As measure_vectors, of `Vectors` of a matrix at once, in parts of so many elements: what
-/// neighbours share is read for all of them.
+/// Notes what measure_vectors does, of `Vectors` of a matrix at once, by parts of so many elements:
+/// a cache still has what they share.
 template <class T, int Vectors, bool Beside>
 __global__ void __launch_bounds__(threads_on_products)
     measure_few(const __grid_constant__ product_vectors of, index matrices, index part) {
-  using unit_of = few_unit<Beside>;
-  const unit_of unit(1 + quotient(of.vectors - 1, Vectors), matrices, part, of.n);
+  const few_unit<Beside> unit(1 + quotient(of.vectors - 1, Vectors), matrices, part, of.n);
   if (unit.matrix >= matrices) return;
   using magnitude = largest_magnitude<T>;
   const T* x[Vectors];
@@ -352,19 +349,17 @@ __global__ void __launch_bounds__(threads_on_products)
     x[v] = begin_of<T>(of, unit.matrix, vector[v]);
   }
 #pragma unroll 4
-  for (index i = unit.begin; i < unit.end; i += unit_of::step) {
+  for (index i = unit.begin; i < unit.end; i += few_unit<Beside>::step) {
     const std::int64_t at = offset_in(of, i);
 #pragma unroll
-    for (int v = 0; v < Vectors; ++v) {
-      const auto m = magnitude::of(x[v][at]);
-      largest[v] = largest[v] < m ? m : largest[v];
-    }
+    for (int v = 0; v < Vectors; ++v) largest[v] = magnitude::larger(largest[v], x[v][at]);
   }
 #pragma unroll
   for (int v = 0; v < Vectors; ++v) {
     auto found = magnitude::of_all(largest[v], [&](auto add) {
 #pragma unroll 1
-      for (index i = unit.begin; i < unit.end; i += unit_of::step) add(x[v][offset_in(of, i)]);
+      for (index i = unit.begin; i < unit.end; i += few_unit<Beside>::step)
+        add(x[v][offset_in(of, i)]);
     });
     if constexpr (!Beside) found.join_team();
     if (Beside || threadIdx.x % warp == 0) found.note(of, unit.matrix * of.vectors + vector[v]);

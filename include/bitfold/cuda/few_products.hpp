@@ -32,15 +32,14 @@ struct few_problem {
   int bits;
   product_output out;
 };
-/// The same of matrices of one row and one column that lie side by side along their last axis, as
-/// depthwise convolutions have them whose channels lie last. That axis is then a's and b's vectors,
-/// `results` are the others, along which a's are the same, and a warp takes the same threads' worth
-/// of `columns` of so many results, one behind the other.
+/// The same of matrices of one row and one column that lie side by side along the last axis of the
+/// results, as depthwise convolutions have them whose channels lie last. Here that axis is the one
+/// of a's and b's vectors, and `of.results` are the others, along which a's vectors are the same. A
+/// warp takes 32 neighbours along that axis, in so many results in turn. (`of.columns` is not
+/// used.)
 struct beside_problem {
   few_problem of;
   index matrices, matrices_of_warp;
 };
-/// A thread of multiply_few_beside, which takes one matrix, takes at most so many elements.
-inline constexpr index elements_of_beside = most_few_products;
 
 }  // namespace bitfold::cuda

@@ -132,9 +132,9 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
       for (; size - begin >= beside * order::leaf; begin += beside * order::leaf) {
         const auto lines = lines_from(begin);
 #pragma unroll 1
-        for (int own = 0; own < beside; own += at_once) {
+        for (int first = 0; first < beside; first += at_once) {
           const auto place = [=](int b, int r) {
-            return (own + b) * order::leaf + r * order::lanes + t;
+            return (first + b) * order::leaf + r * order::lanes + t;
           };
           typename Source::single x[at_once][order::rows];
 #pragma unroll

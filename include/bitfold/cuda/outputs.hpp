@@ -32,8 +32,8 @@ struct output_elements {
   bool in_packs;   ///< of an output 16 bytes of neighbours are neighbours in memory, and aligned
   bool columns;    ///< 16 bytes of neighbouring outputs are neighbours in memory, aligned, and
                    ///< elements at equal distances
-  bool unaligned;  ///< as in_packs, on one axis, at any address; if elements have two bytes, 16 of
-                   ///< the output's own lie behind its full leaves
+  bool unaligned;  ///< as in_packs, on one axis, at any address; if elements on axes have two
+                   ///< bytes, 16 of the output's own lie behind its full leaves
   bool two_alike;  ///< there is a second input, which lies as the first, and is read with it
   bool alike;      ///< it lies as the first, whether it is read together with it or not
   detail::axes kept, reduced;

@@ -77,6 +77,8 @@ struct largest_magnitude {
   std::uint32_t specials = 0;
 
   __device__ static word of(T x) { return arith::bit_cast<bits>(x) & any; }
+  /// The larger one of any kind.
+  __device__ static word larger(word m, T x) { return m < of(x) ? of(x) : m; }
   __device__ void add(T x) {
     const word m = of(x);
     if (m < infinity)
@@ -204,10 +206,7 @@ __global__ void __launch_bounds__(threads_on_products)
     const index own = begin + (Across ? 0 : static_cast<index>(lane)), next = Across ? 1 : warp;
     typename magnitude::word largest = 0;
 #pragma unroll 8
-    for (index i = own; i < end; i += next) {
-      const auto m = magnitude::of(x[of.offsets[i]]);
-      largest = largest < m ? m : largest;
-    }
+    for (index i = own; i < end; i += next) largest = magnitude::larger(largest, x[of.offsets[i]]);
     auto found = magnitude::of_all(largest, [&](auto add) {
       for (index i = own; i < end; i += next) add(x[of.offsets[i]]);
     });

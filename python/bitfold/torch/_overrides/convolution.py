@@ -25,7 +25,7 @@ heading("convolutions")
 #: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. (On a CPU a product makes integers of its smaller operand, besides.)
 MOST_OF_PATCHES = {"cpu": 1 << 20, "cuda": 1 << 27}
 LEAST_OF_COLUMNS = 128
-#: Channels that are worth being taken side by side; and on a GPU the taps of which a thread's registers hold the elements.
+#: Channels that are worth being taken side by side; and taps that a GPU has it for (bitfold::cuda::most_few_elements).
 LEAST_SIDE_BY_SIDE, MOST_TAPS_OF_GPU = 16, 32
 
 
@@ -234,8 +234,8 @@ def _layout(x: Tensor, weight: Tensor) -> torch.memory_format:
 def _are_side_by_side(x: Tensor, filters: Tensor) -> bool:
     """Whether channels that lie last are each convolved with a filter of its own, several at once. `filters`: as of _correlate."""
     groups, of_a_group, channels, *taps = filters.shape
-    known = x.is_cpu or x.is_cuda and math.prod(taps) <= MOST_TAPS_OF_GPU
-    return known and x.dtype in FLOATS and x.dtype is not torch.float64 and of_a_group == channels == 1 and groups >= LEAST_SIDE_BY_SIDE
+    is_there = x.is_cpu or x.is_cuda and math.prod(taps) <= MOST_TAPS_OF_GPU
+    return is_there and x.dtype in FLOATS and x.dtype is not torch.float64 and of_a_group == channels == 1 and groups >= LEAST_SIDE_BY_SIDE
 
 
 def _laid(x: Tensor, layout: torch.memory_format, groups: int) -> Tensor:
