@@ -54,7 +54,7 @@ READ = 0.93
 #: Above this share a unit is what bounds a kernel; below it the kernel waits.
 BOUND = 60
 SAMPLES = 997  # a second, of perf
-AT_ONCE = 20  # cases, by ncu
+AT_ONCE = 4  # cases, by ncu
 SECONDS = 1.0  # of a case's calls, for perf
 
 
