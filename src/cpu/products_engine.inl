@@ -253,8 +253,8 @@ BITFOLD_INLINE void scales_of(const bits_of<T>* largest, int n, int bits, int* s
     auto subnormal = hn::Lt(none, none);
     for (int v = 0; v < n; v += lanes) {
       const auto word = hn::BitCast(d, simd::load<float>(reinterpret_cast<const T*>(largest) + v));
-      const auto is_none = hn::Eq(word, none),
-                 exponent = hn::ShiftRight<23>(hn::Add(word, hn::Set(d, carrying)));
+      const auto is_none = hn::Eq(word, none);
+      const auto exponent = hn::ShiftRight<23>(hn::Add(word, hn::Set(d, carrying)));
       hn::StoreU(hn::IfThenZeroElse(is_none, hn::Sub(scale_of_none, exponent)), d, scales + v);
       subnormal = hn::Or(subnormal, hn::AndNot(is_none, hn::Lt(word, normal)));
     }
