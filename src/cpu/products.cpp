@@ -138,16 +138,17 @@ class multiplication {
 
   // Of each matrix of a: term p of row r at [p * rows + r]; and behind them room for some more.
   std::vector<std::int32_t> transposed_rows(std::size_t more, int threads) const {
-    constexpr std::size_t at_once = 64;
     const std::size_t n = layout_.a.n, rows = a_.layout.vectors,
-                      blocks = (rows + at_once - 1) / at_once;
+                      runs = panel_run::count_of(rows, max_interleaved),
+                      all = a_.layout.count() * runs, tasks = std::min(all, chunk_count(threads));
     std::vector<std::int32_t> to(a_.layout.count() * n * rows + more);
-    parallel_for(a_.layout.count() * blocks, threads, [&](std::size_t task) {
-      const std::size_t matrix = task / blocks, first = task % blocks * at_once,
-                        end = std::min(rows, first + at_once);
-      const std::int32_t* const from = a_.high.get() + a_.panel_at(matrix, 0);
-      for (std::size_t p = 0; p < n; ++p)
-        for (std::size_t r = first; r < end; ++r) to[(matrix * n + p) * rows + r] = from[r * n + p];
+    parallel_for(tasks, threads, [&](std::size_t task) {
+      for (std::size_t i = all * task / tasks; i < all * (task + 1) / tasks; ++i) {
+        const std::size_t matrix = i / runs;
+        const panel_run run = panel_run::of(rows, max_interleaved, i % runs);
+        kernels_.interleave(a_.high.get() + a_.panel_at(matrix, run.begin), run.count, n, n,
+                            to.data() + matrix * n * rows + run.begin, rows);
+      }
     });
     return to;
   }

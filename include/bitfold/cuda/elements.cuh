@@ -151,10 +151,11 @@ __device__ void places_of_rows(const finder& find, index place, std::int64_t (&a
   }
 }
 
+struct unknown {};
+
 // Two inputs that lie alike, one by one, or of neighbouring outputs. What is Known of a place is
 // read with its elements: the parameters of what is made of them, or nothing. Or it is that of an
 // output, which its elements share.
-struct unknown {};
 template <class Known, class T>
 struct alike_pairs {
   static constexpr bool two = true, in_packs = false, has_lines = Known::of_output;
