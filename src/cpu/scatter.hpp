@@ -107,12 +107,13 @@ struct scatter_layout {
 };
 
 /// Folds one line, or several as one: elements one behind the other, with keys below `places`, or
-/// equal to it where they are left out.
+/// equal to it where they are left out. `lines`: so many of equal lengths, none of whose places is
+/// another's.
 class line_folder {
  public:
   virtual ~line_folder() = default;
   virtual void run(const std::uint32_t* keys, const std::byte* x, std::size_t n, std::size_t places,
-                   const std::byte* base, std::byte* out) = 0;
+                   const std::byte* base, std::byte* out, std::size_t lines = 1) = 0;
 };
 
 std::unique_ptr<line_folder> folder_for(const scatter_task& t);

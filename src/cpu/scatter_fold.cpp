@@ -14,7 +14,7 @@ class folder_of final : public line_folder {
   explicit folder_of(const scatter_task& t) : t_(t) {}
 
   void run(const std::uint32_t* keys, const std::byte* x, std::size_t n, std::size_t places,
-           const std::byte* base, std::byte* out) override {
+           const std::byte* base, std::byte* out, std::size_t lines) override {
     const E* const numbers = loaded(t_.loops, x, n, numbers_);
     // Whole widths, and a place for what is left out.
     pitch_ = (places / width + 1) * width;
@@ -29,7 +29,7 @@ class folder_of final : public line_folder {
     const bool any_order = t_.direct == scatter_task::any_number;
     // On the average of a place: of fewer most are right as they come, and many are to be sorted.
     if (!any_order && t_.in_lanes > 0 && 2 * n > 3 * places && n <= 128 * places)
-      fold_in_lanes(keys, numbers, n, places);
+      fold_in_lanes(keys, numbers, n, places, lines);
     else
       fold_as_they_come(keys, numbers, n, places);
     if (t_.with_base && base)
@@ -92,22 +92,30 @@ class folder_of final : public line_folder {
   // The lanes of all places are rows of a table, which fold side by side. A lane that a place does
   // not have is neutral, and so is what its first element is joined with. Places with more elements
   // than the lanes are right for are sorted.
-  void fold_in_lanes(const std::uint32_t* keys, const E* numbers, std::size_t n,
-                     std::size_t places) {
+  void fold_in_lanes(const std::uint32_t* keys, const E* numbers, std::size_t n, std::size_t places,
+                     std::size_t lines) {
     std::uint32_t* const counts = counts_.get();
     const std::size_t lanes =
                           std::bit_ceil(std::clamp<std::size_t>(4 * n / places, 8, order::lanes)),
                       limit = lanes < order::lanes ? lanes : t_.in_lanes;
     E* const table = table_.get(lanes * pitch_);
     std::fill_n(table, lanes * pitch_, Join::template neutral<E>);
-    for (std::size_t first = 0; first < n; first += width) {
-      // Of long lines these are not in the cache.
-      __builtin_prefetch(keys + first + 512);
-      __builtin_prefetch(numbers + first + 512);
-      for (std::size_t i = first; i < std::min(n, first + width); ++i) {
-        const std::uint32_t k = keys[i];
-        E& lane = table[(counts[k]++ & (lanes - 1)) * pitch_ + k];
-        lane = Join::apply(lane, numbers[i]);
+    const auto add = [&](std::size_t i) {
+      const std::uint32_t k = keys[i];
+      E& lane = table[(counts[k]++ & (lanes - 1)) * pitch_ + k];
+      lane = Join::apply(lane, numbers[i]);
+    };
+    if (lines > 1) {
+      // An element of each line in turn: a processor waits where it reads what it has just written.
+      const std::size_t of_line = n / lines;
+      for (std::size_t i = 0; i < of_line; ++i)
+        for (std::size_t first = 0; first < n; first += of_line) add(first + i);
+    } else {
+      for (std::size_t first = 0; first < n; first += width) {
+        // Of long lines these are not in the cache.
+        __builtin_prefetch(keys + first + 512);
+        __builtin_prefetch(numbers + first + 512);
+        for (std::size_t i = first; i < std::min(n, first + width); ++i) add(i);
       }
     }
     const std::size_t most = t_.loops.largest_count(counts, places);

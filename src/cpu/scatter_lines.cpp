@@ -26,10 +26,11 @@ class line_worker {
   /// `at_once` of them: 0 for one, where it lies.
   line_worker(const scatter_task& t, const scatter_layout& l, std::size_t at_once)
       : t_(t), l_(l), n_(l.along.extent), at_once_(at_once), folder_(folder_for(t)) {
-    // Short lines are folded together, as one. The rows of others do not begin at multiples of a
-    // page, which share lines of the cache.
-    const std::size_t longest = std::max<std::size_t>({n_, l.places, 1});
-    together_ = std::clamp<std::size_t>(2048 / longest, 1, std::max<std::size_t>(at_once, 1));
+    // Short lines are folded together, as one: 32 if that is not too much for the cache. The rows
+    // of others do not begin at multiples of a page, which share lines of the cache.
+    const std::size_t longest = std::max<std::size_t>({n_, l.places, 1}),
+                      some = std::max(2048 / longest, std::min<std::size_t>(32, 16384 / longest));
+    together_ = std::clamp<std::size_t>(some, 1, std::max<std::size_t>(at_once, 1));
     const std::size_t gap = together_ == 1 ? 32 : 0;
     pitch_ = n_ + gap, places_pitch_ = l.places + gap;
   }
@@ -64,7 +65,7 @@ class line_worker {
             keys + c * pitch_, reinterpret_cast<const std::byte*>(x + c * pitch), taken * n_,
             taken * l_.places,
             l_.base ? reinterpret_cast<const std::byte*>(base + c * places_pitch) : nullptr,
-            reinterpret_cast<std::byte*>(out + c * places_pitch));
+            reinterpret_cast<std::byte*>(out + c * places_pitch), taken);
       }
       if (in_place) return;
       if (l_.along.place == 1)
@@ -202,8 +203,11 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
   if (scatter_long_lines(t, l, threads)) return;
   if (!l.kept.empty() && std::abs(l.kept.back().x) < std::abs(l.along.x))
     return scatter_columns(t, l, threads);
+  // Places of one line are written again before a processor is done with them: of sums some lines
+  // take turns.
+  const bool few_places = t.in_lanes > 0 && l.places < 256 && n < 4096;
   const bool in_place = l.along.x == 1 && l.along.place == 1 && (l.along.key == 1 || n == 1) &&
-                        std::max<std::size_t>(n, l.places) >= short_line;
+                        std::max<std::size_t>(n, l.places) >= short_line && !few_places;
   const std::size_t bytes = n * (t.size() + 4) + 2 * l.places * t.size() + 1;
   // As many as fit into the second-level cache, where they are brought together; or, where they
   // share lines of the cache and none is long, as many as share one. But each thread has some.
