@@ -444,6 +444,9 @@ TEST_CASE("outputs and segments on demand have the CPU's bits") {
     compare_layouts(
         {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::argmax, {}, t)},
         false, {across});
+  // Many rows of many leaves, one beginning within the other.
+  compare_layouts({make_reduction(op_id::sum, method_id::tree, dtype::f32)}, false,
+                  {{{1100, 7930}, {37, 1}, {1}, leaf_teams, 1}});
 }
 
 // Some minutes.

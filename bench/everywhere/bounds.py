@@ -7,7 +7,7 @@
   python bench/everywhere/bounds.py OUT.jsonl [WHICH] --device cpu [--commit COMMIT]   of each function the share of samples, by perf
   python bench/everywhere/bounds.py OUT.jsonl --read NAMES.txt RAW.csv ...             of what ncu said before
 
-A line is a kernel that takes a twentieth of its case, or a function that takes an eighth; and the longest. ncu runs each kernel several
+A line is a kernel that takes a twentieth of its case, or a function that takes an eighth; and the longest. ncu runs each process several
 times, so that a case takes seconds, and keeps all that it has found until it ends. So it is run for some cases at a time, and OUT.jsonl
 has after each what was found until then: with --but it goes on from there. Functions have names in a package whose build did not strip
 them."""
@@ -295,6 +295,8 @@ def by_ncu(args: argparse.Namespace, folder: str) -> Iterator[tuple[str, list[di
     """The GPU, and the lines of some cases at a time."""
     names, raw = os.path.join(folder, "names"), os.path.join(folder, "raw.csv")
     ncu = ["ncu", "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw"]
+    # By kernel it would put back all that a kernel has written, of gigabytes, as often as it runs.
+    ncu += ["--replay-mode", "application"]
     asked = ["--metrics", ",".join(METRICS), "--log-file", raw, "--force-overwrite"]
     all_names = [case.name for case in wanted(args, "cuda")]
     if not all_names:

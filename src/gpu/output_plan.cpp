@@ -257,7 +257,7 @@ class planner {
         const bool in_tiles = from_.in_packs && owned() > 1 && from_.n % of_.tile == 0;
         const bool its_rows =
             from_.two ? along.y == 1 && !in_tiles : !from_.two_alike && !from_.in_packs;
-        return any_tiles && its_rows && line && along.x == 1 && from_.n <= cuda::most_by_warp;
+        return any_tiles && its_rows && line && along.x == 1 && from_.n <= cuda::most_by_leaf_teams;
       }
       case strategy::warps: return any_tiles && tiles_ < 32;  // its counter has no more
       case strategy::across:  // whose leaves' states go through memory

@@ -92,6 +92,20 @@ pass map_short_rows(row_function f, const rows& of, void* out, int owned) {
   p.with.add(of).add(static_cast<int>(team)).add(out);
   return p;
 }
+// How many tiles of a row each of `warps` holds: all that it has, or 0. With more registers than
+// these, or more than two tiles of packets of 8 bytes, that takes longer than to read them twice.
+int tiles_held(row_function f, const rows& of, int owned, std::size_t tiles, int warps) {
+  const traits t = traits_of(f, of.type);
+  const std::size_t neighbours = static_cast<std::size_t>(owned),
+                    each = shares(tiles, static_cast<std::size_t>(warps)),
+                    inputs = std::size_t{1} + t.takes_y + t.weighted,
+                    of_input =
+                        order::rows * std::max<std::size_t>(1, neighbours * size_of(of.type) / 4),
+                    most_registers = owned == 1 ? 96 : 64;
+  if (each == 1) return of.n % static_cast<std::size_t>(tile_of(owned)) ? 1 : 0;
+  const bool fits = each * inputs * of_input <= most_registers && each * neighbours <= 8;
+  return fits ? static_cast<int>(each) : 0;
+}
 pass map_rows(row_function f, const rows& of, void* out, int owned) {
   if (of.n <= order::leaf) return map_short_rows(f, of, out, owned);
   const std::size_t tiles = shares(of.n, tile_of(owned)), state = traits_of(f, of.type).state;
@@ -99,9 +113,8 @@ pass map_rows(row_function f, const rows& of, void* out, int owned) {
     int warps = 1;
     while (warps < cuda::most_warps && static_cast<std::size_t>(warps) < tiles) warps *= 2;
     const int at_once = warps < 4 ? 4 / warps : 1;
-    const bool holds_tail =
-        tiles <= static_cast<std::size_t>(warps) && of.n % static_cast<std::size_t>(tile_of(owned));
-    pass p{kernel_of("map_rows", of_rows, f, of.type, owned, holds_tail ? ", true" : ", false"),
+    pass p{kernel_of("map_rows", of_rows, f, of.type, owned,
+                     ", " + std::to_string(tiles_held(f, of, owned, tiles, warps))),
            as_blocks(shares(of.count, static_cast<std::size_t>(at_once))),
            static_cast<unsigned>(at_once * warps * warp),
            static_cast<std::size_t>(at_once) * cuda::tiles_of_warps * state};

@@ -213,15 +213,17 @@ __device__ S fold_tiles(const S* states, int tiles, index tile, index n) {
   return s;
 }
 
-// `warps` of a block take a row of up to tiles_of_warps tiles. HoldsTail: each warp holds a tile in
-// its registers, and one of them the row's last, which is short.
-template <class F, class T, int Owned, bool HoldsTail>
+// `warps` of a block take a row of up to tiles_of_warps tiles. Held: so many tiles has each warp at
+// most, the row's last, which may be short, among them, and holds them in its registers; or 0, and
+// only a warp that has one full tile does.
+template <class F, class T, int Owned, int Held>
 __global__ void __launch_bounds__(most_warps* warp, 2)
     map_rows(const __grid_constant__ rows of, int warps, T* out) {
   using K = row_kernel<F, T, Owned>;
   using E = typename K::E;
   using fold = typename K::fold;
   using statistics = row::statistics<typename K::A>;
+  constexpr int before_last = Held > 0 ? Held - 1 : 0;  // tiles of a warp, all of them full
   __shared__ statistics of_rows[most_warps];
   const int t = threadIdx.x % warp, row = static_cast<int>(threadIdx.x) / warp / warps,
             w = static_cast<int>(threadIdx.x) / warp % warps;
@@ -230,30 +232,44 @@ __global__ void __launch_bounds__(most_warps* warp, 2)
   const int n = static_cast<int>(of.n), tiles = (n + E::tile - 1) / E::tile,
             at_once = static_cast<int>(blockDim.x) / warp / warps;
   const auto wait = [=] { warps > 1 ? wait_for_the_block() : wait_for_the_warp(); };
+  const auto keep = [=](int j, const typename E::local& s) {
+    if (t == 0)
+      states[j] = fold::template rebase<typename K::A>(s, static_cast<index>(j) * E::tile);
+  };
   for (index first = index{blockIdx.x} * at_once; first < of.count;
        first += index{gridDim.x} * at_once) {
     const index k = first + row;
     const bool is_there = k < of.count;
     const auto from = K::row_at(of, is_there ? k : of.count - 1);
-    typename E::raw kept;
+    typename E::raw kept[before_last + 1];
+    // Of a warp's last tile: its number, its size and what a thread has of it.
+    const int last = w + before_last * warps, size = min(n - last * E::tile, E::tile),
+              rows = E::rows_of(size);
+    const auto begin = [=](int j) { return static_cast<index>(j * E::tile + K::own_place()); };
+    if constexpr (Held > 0) {
+#pragma unroll
+      for (int q = 0; q < before_last; ++q)
+        kept[q] = from.ahead(begin(w + q * warps)).template load<alignment::known>();
+      kept[before_last] =
+          from.ahead(rows > 0 ? begin(last) : 0).template load_some<order::rows>(rows);
+#pragma unroll
+      for (int q = 0; q < before_last; ++q) keep(w + q * warps, E::fold_tile(kept[q]));
+      if (size == E::tile)
+        keep(last, E::fold_tile(kept[before_last]));
+      else if (size > 0)
+        keep(last, E::fold_rows(kept[before_last], rows, size));
+    } else {
 #pragma unroll 1
-    for (int j = w; j < tiles; j += warps) {
-      const int size = min(n - j * E::tile, E::tile);
-      const auto tile = from.ahead(static_cast<index>(j) * E::tile);
-      typename E::local s;
-      if (size == E::tile) {
-        kept = E::template load_tile<alignment::known>(tile);
-        s = E::fold_tile(kept);
-      } else if constexpr (!HoldsTail) {
-        s = E::template short_tile<alignment::known>(tile, size);
-      } else {
-        const int rows = E::rows_of(size);
-        kept = tile.ahead(static_cast<index>(rows > 0 ? K::own_place() : 0))
-                   .template load_some<order::rows>(rows);
-        s = E::fold_rows(kept, rows, size);
+      for (int j = w; j < tiles; j += warps) {
+        const int here = min(n - j * E::tile, E::tile);
+        const auto tile = from.ahead(static_cast<index>(j) * E::tile);
+        if (here == E::tile) {
+          kept[0] = E::template load_tile<alignment::known>(tile);
+          keep(j, E::fold_tile(kept[0]));
+        } else {
+          keep(j, E::template short_tile<alignment::known>(tile, here));
+        }
       }
-      if (t == 0)
-        states[j] = fold::template rebase<typename K::A>(s, static_cast<index>(j) * E::tile);
     }
     wait();
     if (w == 0) {
@@ -263,12 +279,20 @@ __global__ void __launch_bounds__(most_warps* warp, 2)
     wait();
     const statistics s = of_rows[row];
     T* const to = out + k * of.n;
-    const int place = w * E::tile + K::own_place(), held = E::rows_of(n - w * E::tile);
-    if (is_there && tiles <= warps && (w + 1) * E::tile <= n) {  // what it holds
-      K::map_lanes(from.ahead(static_cast<index>(place)), kept, s, to + place);
-    } else if (HoldsTail && is_there) {
-      if (held > 0) K::map_lanes(from.ahead(static_cast<index>(place)), kept, s, to + place, held);
-    } else if (is_there) {
+    const auto map = [&](int j, const typename E::raw& held, auto... some) {
+      K::map_lanes(from.ahead(begin(j)), held, s, to + begin(j), some...);
+    };
+    if (!is_there) {
+    } else if (Held > 0) {
+#pragma unroll
+      for (int q = 0; q < before_last; ++q) map(w + q * warps, kept[q]);
+      if (size == E::tile)
+        map(last, kept[before_last]);
+      else if (rows > 0)
+        map(last, kept[before_last], rows);
+    } else if (tiles <= warps && (w + 1) * E::tile <= n) {
+      map(w, kept[0]);
+    } else {
 #pragma unroll 1
       for (int at = w * E::tile; at < n; at += warps * E::tile)
         K::map_tile(from.ahead(static_cast<index>(at)), min(n - at, E::tile), s, to + at);

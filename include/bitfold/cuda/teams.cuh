@@ -46,8 +46,8 @@ inline constexpr int blocks_of_leaf_teams =
     : Source::two && sizeof(A) > 4                     ? 2
                                                        : 3;
 
-// Outputs of up to 16 leaves whose elements are neighbours, at any address: a warp takes `at_once`
-// neighbours, or of so many segments those that are neither for threads nor for blocks. Teams of
+// Outputs of up to most_by_leaf_teams neighbouring elements, at any address: a warp takes `at_once`
+// of them, or of so many segments those that are neither for threads nor for blocks. Teams of
 // its threads take their leaves, first those that are full; a thread folds those of an output and
 // writes it.
 template <class F, class Source, class A, class Results>
@@ -57,6 +57,10 @@ __global__ void __launch_bounds__(128, blocks_of_leaf_teams<F, Source, A>)
   using S = typename engine<F, Source, A>::state;
   constexpr int team = order::lanes / 4, teams = warp / team;
   constexpr int room = sizeof(S) <= 16 ? 128 : 32;  // leaves of a warp at a time
+  constexpr int levels = 5;                         // of the leaves of an output
+  static_assert(most_by_warp <= most_by_leaf_teams &&
+                most_by_leaf_teams <=
+                    order::leaf * (room < 1 << levels ? room : (1 << levels) - 1));
   __shared__ __align__(16) std::byte states[4 * room * sizeof(S)];
   __shared__ std::uint8_t outputs[4 * room];
   const int t = threadIdx.x % warp, w = threadIdx.x / warp, lane = t % team * 4;
@@ -113,7 +117,7 @@ __global__ void __launch_bounds__(128, blocks_of_leaf_teams<F, Source, A>)
       }
       wait_for_the_warp();
       if (now) {
-        thread_counter<F, S, 5> folded;
+        thread_counter<F, S, levels> folded;
 #pragma unroll 1
         for (int l = 0; l < leaves; ++l)
           folded.push(of_leaf[before + l], static_cast<index>(l < full ? order::leaf : rest));
