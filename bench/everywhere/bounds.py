@@ -294,9 +294,9 @@ def read_ncu(files: list[str]) -> tuple[str, list[dict]]:
 def by_ncu(args: argparse.Namespace, folder: str) -> Iterator[tuple[str, list[dict]]]:
     """The GPU, and the lines of some cases at a time."""
     names, raw = os.path.join(folder, "names"), os.path.join(folder, "raw.csv")
-    ncu = ["ncu", "--profile-from-start", "off", "--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw"]
-    # By kernel it would put back all that a kernel has written, of gigabytes, as often as it runs.
-    ncu += ["--replay-mode", "application"]
+    # It runs the process again and again: kernel by kernel it would restore all that one has written before each run, which is gigabytes.
+    ncu = ["ncu", "--profile-from-start", "off", "--replay-mode", "application", "--cache-control", "none", "--clock-control", "none"]
+    ncu += ["--csv", "--page", "raw"]
     asked = ["--metrics", ",".join(METRICS), "--log-file", raw, "--force-overwrite"]
     all_names = [case.name for case in wanted(args, "cuda")]
     if not all_names:

@@ -1233,6 +1233,17 @@ def test_norms_of_complex_numbers(order, dtype):
         assert torch.allclose(found, wanted) and all(same(norm(row), n) for row, n in zip(z, found))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, F64], ids=str)
+def test_3_norms_are_of_cubes_of_magnitudes(dtype, device):
+    x = randn(40, 1000, dtype=dtype, device=device)
+    x[1, 5], x[2, 7], x[3, 9] = -math.inf, math.nan, -1e-20
+    wide = torch.float32 if dtype is torch.float16 else dtype
+    with deterministic():
+        wanted = (x.to(wide).abs() ** 3).sum(1) ** (1 / 3)
+        assert same(torch.linalg.vector_norm(x, 3, dim=1), wanted.to(dtype))
+
+
 def test_what_torch_refuses_is_refused():
     x, bags = torch.ones(3, dtype=F64), lambda *offsets: F.embedding_bag(torch.tensor([1, 2, 3]), randn(5, 3), torch.tensor(offsets, dtype=torch.int64))
     with deterministic():

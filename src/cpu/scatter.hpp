@@ -71,6 +71,11 @@ struct scatter_task {
     return ordered || mean || (!with_base && (base || how != joining::sum));
   }
   static constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
+  /// Whether n elements of a line go to a table of the places' lanes: of fewer most are right as
+  /// they come, and of more they are sorted.
+  bool folds_in_lanes(std::size_t n, std::size_t places) const {
+    return direct != any_number && in_lanes > 0 && 2 * n > 3 * places && n <= 128 * places;
+  }
 };
 /// Errors (errc::usage): an operation, a method or a type that there is not.
 scatter_task scatter_task_for(const scattering& how, dtype type, const options& opts);
@@ -107,13 +112,13 @@ struct scatter_layout {
 };
 
 /// Folds one line, or several as one: elements one behind the other, with keys below `places`, or
-/// equal to it where they are left out. `lines`: so many of equal lengths, none of whose places is
-/// another's.
+/// equal to it where they are left out. `lines`: how many lines of n / lines elements these are,
+/// each with places of its own; 1 if they do not lie so.
 class line_folder {
  public:
   virtual ~line_folder() = default;
   virtual void run(const std::uint32_t* keys, const std::byte* x, std::size_t n, std::size_t places,
-                   const std::byte* base, std::byte* out, std::size_t lines = 1) = 0;
+                   const std::byte* base, std::byte* out, std::size_t lines) = 0;
 };
 
 std::unique_ptr<line_folder> folder_for(const scatter_task& t);

@@ -52,7 +52,7 @@ class columns_worker {
       folder_->run(keys_.get() + c * n_, reinterpret_cast<const std::byte*>(x + c * n_),
                    n_ * columns, l_.places * columns,
                    l_.base ? reinterpret_cast<const std::byte*>(base + c * l_.places) : nullptr,
-                   reinterpret_cast<std::byte*>(out + c * l_.places));
+                   reinterpret_cast<std::byte*>(out + c * l_.places), 1);  // they take turns
     });
     move(reinterpret_cast<T*>(l_.out) + at_.place, l_.places, l_.along.place, inner_.place,
          [=](T& far, std::size_t near) { far = out[near]; });

@@ -26,9 +26,7 @@ class folder_of final : public line_folder {
     }
     std::uint32_t* const counts = counts_.get(pitch_);
     std::fill_n(counts, pitch_, 0u);
-    const bool any_order = t_.direct == scatter_task::any_number;
-    // On the average of a place: of fewer most are right as they come, and many are to be sorted.
-    if (!any_order && t_.in_lanes > 0 && 2 * n > 3 * places && n <= 128 * places)
+    if (t_.folds_in_lanes(n, places))
       fold_in_lanes(keys, numbers, n, places, lines);
     else
       fold_as_they_come(keys, numbers, n, places);
@@ -106,7 +104,8 @@ class folder_of final : public line_folder {
       lane = Join::apply(lane, numbers[i]);
     };
     if (lines > 1) {
-      // An element of each line in turn: a processor waits where it reads what it has just written.
+      // An element of each line in turn: of one line the next often goes to the same place, whose
+      // count and lane the processor is still writing.
       const std::size_t of_line = n / lines;
       for (std::size_t i = 0; i < of_line; ++i)
         for (std::size_t first = 0; first < n; first += of_line) add(first + i);

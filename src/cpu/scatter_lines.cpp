@@ -26,11 +26,12 @@ class line_worker {
   /// `at_once` of them: 0 for one, where it lies.
   line_worker(const scatter_task& t, const scatter_layout& l, std::size_t at_once)
       : t_(t), l_(l), n_(l.along.extent), at_once_(at_once), folder_(folder_for(t)) {
-    // Short lines are folded together, as one: 32 if that is not too much for the cache. The rows
-    // of others do not begin at multiples of a page, which share lines of the cache.
+    // Short lines are folded together, as one: up to 2048 elements or places, or 32 lines of up to
+    // 16384, which the cache holds. The rows of others do not begin at multiples of a page, which
+    // share lines of the cache.
     const std::size_t longest = std::max<std::size_t>({n_, l.places, 1}),
-                      some = std::max(2048 / longest, std::min<std::size_t>(32, 16384 / longest));
-    together_ = std::clamp<std::size_t>(some, 1, std::max<std::size_t>(at_once, 1));
+                      wanted = std::max(2048 / longest, std::min<std::size_t>(32, 16384 / longest));
+    together_ = std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(at_once, 1));
     const std::size_t gap = together_ == 1 ? 32 : 0;
     pitch_ = n_ + gap, places_pitch_ = l.places + gap;
   }
@@ -91,7 +92,7 @@ class line_worker {
       has_keys_ = true, key_offset_ = o.key;
     }
     folder_->run(keys_.get(n_), at(l_.x, o.x), n_, l_.places,
-                 l_.base ? at(l_.base, o.place) : nullptr, at(l_.out, o.place));
+                 l_.base ? at(l_.base, o.place) : nullptr, at(l_.out, o.place), 1);
   }
 
   std::optional<std::uint32_t> lost(std::uint64_t places) const {
@@ -203,11 +204,15 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
   if (scatter_long_lines(t, l, threads)) return;
   if (!l.kept.empty() && std::abs(l.kept.back().x) < std::abs(l.along.x))
     return scatter_columns(t, l, threads);
-  // Places of one line are written again before a processor is done with them: of sums some lines
-  // take turns.
-  const bool few_places = t.in_lanes > 0 && l.places < 256 && n < 4096;
+  const std::size_t of_thread =
+      static_cast<std::size_t>(l.lines) / static_cast<std::size_t>(std::max(threads, 1));
+  // Of few places one is often written again before the processor is done with it: lines take
+  // turns, if they have keys of their own.
+  const bool take_turns =
+      of_thread > 1 && l.places < 256 && n < 4096 && t.folds_in_lanes(n, l.places) &&
+      std::ranges::any_of(l.kept, [](const scatter_layout::axis& a) { return a.key != 0; });
   const bool in_place = l.along.x == 1 && l.along.place == 1 && (l.along.key == 1 || n == 1) &&
-                        std::max<std::size_t>(n, l.places) >= short_line && !few_places;
+                        std::max<std::size_t>(n, l.places) >= short_line && !take_turns;
   const std::size_t bytes = n * (t.size() + 4) + 2 * l.places * t.size() + 1;
   // As many as fit into the second-level cache, where they are brought together; or, where they
   // share lines of the cache and none is long, as many as share one. But each thread has some.
@@ -215,8 +220,6 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
   const std::size_t fit = (std::size_t{1} << 20) / bytes, least = apart ? 1 : 16,
                     together = std::clamp<std::size_t>(
                         std::max(fit, std::min(least, (std::size_t{1} << 22) / bytes)), 1, 256),
-                    of_thread = static_cast<std::size_t>(l.lines) /
-                                static_cast<std::size_t>(std::max(threads, 1)),
                     at_once =
                         in_place ? 0 : std::min(together, std::max<std::size_t>(of_thread, 1));
   const std::uint64_t step = std::max<std::size_t>(at_once, 1), groups = (l.lines - 1) / step + 1;

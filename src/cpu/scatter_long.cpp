@@ -201,7 +201,7 @@ class long_line {
     }
     const auto run = [&](const T* before, T* to) {
       by.fold->run(keys, reinterpret_cast<const std::byte*>(values), n, places,
-                   reinterpret_cast<const std::byte*>(before), reinterpret_cast<std::byte*>(to));
+                   reinterpret_cast<const std::byte*>(before), reinterpret_cast<std::byte*>(to), 1);
     };
     if (l_.along.place == 1) return run(base ? base + place(0) : nullptr, out + place(0));
     T *const before = by.before.get(places), *const to = by.results.get(places);

@@ -92,18 +92,20 @@ pass map_short_rows(row_function f, const rows& of, void* out, int owned) {
   p.with.add(of).add(static_cast<int>(team)).add(out);
   return p;
 }
-// How many tiles of a row each of `warps` holds: all that it has, or 0. With more registers than
-// these, or more than two tiles of packets of 8 bytes, that takes longer than to read them twice.
+// The kernel's Held (rows.cuh). With more registers for elements, or more neighbours of a thread
+// over all tiles, holding takes longer than to read twice (H200). States of doubles take what
+// registers there are.
 int tiles_held(row_function f, const rows& of, int owned, std::size_t tiles, int warps) {
+  constexpr std::size_t most_neighbours = 8;
   const traits t = traits_of(f, of.type);
-  const std::size_t neighbours = static_cast<std::size_t>(owned),
+  const std::size_t neighbours = static_cast<std::size_t>(owned), size = size_of(of.type),
                     each = shares(tiles, static_cast<std::size_t>(warps)),
                     inputs = std::size_t{1} + t.takes_y + t.weighted,
-                    of_input =
-                        order::rows * std::max<std::size_t>(1, neighbours * size_of(of.type) / 4),
+                    registers = each * inputs * order::rows *
+                                std::max<std::size_t>(1, neighbours * size / 4),
                     most_registers = owned == 1 ? 96 : 64;
   if (each == 1) return of.n % static_cast<std::size_t>(tile_of(owned)) ? 1 : 0;
-  const bool fits = each * inputs * of_input <= most_registers && each * neighbours <= 8;
+  const bool fits = size < 8 && registers <= most_registers && each * neighbours <= most_neighbours;
   return fits ? static_cast<int>(each) : 0;
 }
 pass map_rows(row_function f, const rows& of, void* out, int owned) {

@@ -66,7 +66,9 @@ inline constexpr index most_by_thread = order::lanes,
                        most_by_warp =
                            16 *
                            order::leaf;  ///< elements of segments that a thread, or a warp, folds
-inline constexpr index most_by_leaf_teams = 31 * order::leaf;  ///< elements of a row
+inline constexpr int levels_of_leaf_teams = 5;  ///< of the counter of a thread that folds leaves
+/// Elements of a row whose leaves teams fold: as many leaves as that counter takes.
+inline constexpr index most_by_leaf_teams = ((1 << levels_of_leaf_teams) - 1) * order::leaf;
 /// Columns that a thread folds, of states and elements of so many bytes: what it reads at once, if
 /// their states fit in registers.
 constexpr int neighbours_of_thread(std::size_t state, std::size_t element) {

@@ -1,5 +1,5 @@
 // Row functions on a GPU: warps fold a row together, tile by tile, and each gives its own tiles
-// their results, which it still holds where it has one.
+// their results, from registers if these hold them all.
 #pragma once
 
 #include <bitfold/cuda/folds.cuh>
@@ -213,9 +213,10 @@ __device__ S fold_tiles(const S* states, int tiles, index tile, index n) {
   return s;
 }
 
-// `warps` of a block take a row of up to tiles_of_warps tiles. Held: so many tiles has each warp at
-// most, the row's last, which may be short, among them, and holds them in its registers; or 0, and
-// only a warp that has one full tile does.
+// `warps` of a block take a row of up to tiles_of_warps tiles, each every warps-th one. Held > 0: a
+// warp has at most so many and holds them in registers until the statistics are known. All are full
+// but the row's last, which is the last of its warp. Held == 0: tiles are read again for the
+// results, but where each warp has at most one and all are full.
 template <class F, class T, int Owned, int Held>
 __global__ void __launch_bounds__(most_warps* warp, 2)
     map_rows(const __grid_constant__ rows of, int warps, T* out) {
@@ -242,22 +243,22 @@ __global__ void __launch_bounds__(most_warps* warp, 2)
     const bool is_there = k < of.count;
     const auto from = K::row_at(of, is_there ? k : of.count - 1);
     typename E::raw kept[before_last + 1];
-    // Of a warp's last tile: its number, its size and what a thread has of it.
+    // Of a warp's last tile: its number, its size (0 or less: there is none), a thread's rows.
     const int last = w + before_last * warps, size = min(n - last * E::tile, E::tile),
-              rows = E::rows_of(size);
-    const auto begin = [=](int j) { return static_cast<index>(j * E::tile + K::own_place()); };
+              rows_of_last = E::rows_of(size);
+    const auto place_in = [=](int j) { return static_cast<index>(j * E::tile + K::own_place()); };
     if constexpr (Held > 0) {
 #pragma unroll
       for (int q = 0; q < before_last; ++q)
-        kept[q] = from.ahead(begin(w + q * warps)).template load<alignment::known>();
-      kept[before_last] =
-          from.ahead(rows > 0 ? begin(last) : 0).template load_some<order::rows>(rows);
+        kept[q] = from.ahead(place_in(w + q * warps)).template load<alignment::known>();
+      kept[before_last] = from.ahead(rows_of_last > 0 ? place_in(last) : 0)
+                              .template load_some<order::rows>(rows_of_last);
 #pragma unroll
       for (int q = 0; q < before_last; ++q) keep(w + q * warps, E::fold_tile(kept[q]));
       if (size == E::tile)
         keep(last, E::fold_tile(kept[before_last]));
       else if (size > 0)
-        keep(last, E::fold_rows(kept[before_last], rows, size));
+        keep(last, E::fold_rows(kept[before_last], rows_of_last, size));
     } else {
 #pragma unroll 1
       for (int j = w; j < tiles; j += warps) {
@@ -279,20 +280,21 @@ __global__ void __launch_bounds__(most_warps* warp, 2)
     wait();
     const statistics s = of_rows[row];
     T* const to = out + k * of.n;
-    const auto map = [&](int j, const typename E::raw& held, auto... some) {
-      K::map_lanes(from.ahead(begin(j)), held, s, to + begin(j), some...);
+    const auto map = [&](int j, const typename E::raw& tile, auto... rows) {
+      K::map_lanes(from.ahead(place_in(j)), tile, s, to + place_in(j), rows...);
     };
-    if (!is_there) {
-    } else if (Held > 0) {
+    if constexpr (Held > 0) {
+      if (is_there) {
 #pragma unroll
-      for (int q = 0; q < before_last; ++q) map(w + q * warps, kept[q]);
-      if (size == E::tile)
-        map(last, kept[before_last]);
-      else if (rows > 0)
-        map(last, kept[before_last], rows);
-    } else if (tiles <= warps && (w + 1) * E::tile <= n) {
+        for (int q = 0; q < before_last; ++q) map(w + q * warps, kept[q]);
+        if (size == E::tile)
+          map(last, kept[before_last]);
+        else if (rows_of_last > 0)
+          map(last, kept[before_last], rows_of_last);
+      }
+    } else if (is_there && tiles <= warps && (w + 1) * E::tile <= n) {
       map(w, kept[0]);
-    } else {
+    } else if (is_there) {
 #pragma unroll 1
       for (int at = w * E::tile; at < n; at += warps * E::tile)
         K::map_tile(from.ahead(static_cast<index>(at)), min(n - at, E::tile), s, to + at);

@@ -46,10 +46,10 @@ inline constexpr int blocks_of_leaf_teams =
     : Source::two && sizeof(A) > 4                     ? 2
                                                        : 3;
 
-// Outputs of up to most_by_leaf_teams neighbouring elements, at any address: a warp takes `at_once`
-// of them, or of so many segments those that are neither for threads nor for blocks. Teams of
-// its threads take their leaves, first those that are full; a thread folds those of an output and
-// writes it.
+// Outputs of up to most_by_leaf_teams elements, which are neighbours, at any address. A warp takes
+// at_once neighbouring outputs; or of as many segments those that are neither for threads nor for
+// blocks. Teams of its threads take their leaves, first those that are full; a thread folds those
+// of an output and writes it.
 template <class F, class Source, class A, class Results>
 __global__ void __launch_bounds__(128, blocks_of_leaf_teams<F, Source, A>)
     fold_leaves_by_teams(const __grid_constant__ output_elements data, int at_once,
@@ -57,10 +57,7 @@ __global__ void __launch_bounds__(128, blocks_of_leaf_teams<F, Source, A>)
   using S = typename engine<F, Source, A>::state;
   constexpr int team = order::lanes / 4, teams = warp / team;
   constexpr int room = sizeof(S) <= 16 ? 128 : 32;  // leaves of a warp at a time
-  constexpr int levels = 5;                         // of the leaves of an output
-  static_assert(most_by_warp <= most_by_leaf_teams &&
-                most_by_leaf_teams <=
-                    order::leaf * (room < 1 << levels ? room : (1 << levels) - 1));
+  static_assert(most_by_warp <= most_by_leaf_teams && most_by_leaf_teams <= room * order::leaf);
   __shared__ __align__(16) std::byte states[4 * room * sizeof(S)];
   __shared__ std::uint8_t outputs[4 * room];
   const int t = threadIdx.x % warp, w = threadIdx.x / warp, lane = t % team * 4;
@@ -117,7 +114,7 @@ __global__ void __launch_bounds__(128, blocks_of_leaf_teams<F, Source, A>)
       }
       wait_for_the_warp();
       if (now) {
-        thread_counter<F, S, levels> folded;
+        thread_counter<F, S, levels_of_leaf_teams> folded;
 #pragma unroll 1
         for (int l = 0; l < leaves; ++l)
           folded.push(of_leaf[before + l], static_cast<index>(l < full ? order::leaf : rest));

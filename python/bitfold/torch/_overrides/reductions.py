@@ -323,7 +323,7 @@ def vector_norm(method, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if ord == 0:
         return fold(method, "count_nonzero", x, dim=dim, keepdim=keepdim).to(x.dtype)
     x_wide = x.to(wide(x.dtype))
-    if ord == 3:  # torch's cube is two products, of the same magnitude whatever the sign: one pass less
+    if ord == 3:  # torch's cube is x * x * x, whose magnitude no sign changes: norm_l1 takes it, and no pass makes it
         total = fold(method, "norm_l1", torch.pow(x_wide, 3), dim=dim, keepdim=keepdim)
     else:
         total = fold(method, "sum", torch.pow(torch.abs(x_wide), ord), dim=dim, keepdim=keepdim)
