@@ -254,7 +254,8 @@ TEST_CASE("scatter: long lines, many places, wide rows and columns") {
       run({600'000}, 0, 200'000, false);  // both
       run({3, 3000}, 1, 2000, false);     // where it lies
       run({40, 1500}, 1, 700, true);      // the same keys again
-      run({40, 700}, 1, 100, false);      // lines take turns
+      run({40, 700}, 1, 100, false);      // lines take turns,
+      run({50, 512}, 1, 100, false);      // and lag, at a power of two
       run({40, 700}, 1, 100, true);       // and do not
       run({700, 70}, 0, 600, false);      // columns
       run({900, 1100}, 0, 400, true);     // rows, wider than a block

@@ -105,10 +105,15 @@ class folder_of final : public line_folder {
     };
     if (lines > 1) {
       // An element of each line in turn: of one line the next often goes to the same place, whose
-      // count and lane the processor is still writing.
-      const std::size_t of_line = n / lines;
-      for (std::size_t i = 0; i < of_line; ++i)
-        for (std::size_t first = 0; first < n; first += of_line) add(first + i);
+      // count and lane the processor is still writing. Each line lags behind the one before, where
+      // else all would ask for the same lines of the cache.
+      const std::size_t of_line = n / lines, lag = of_line % 512 == 0 ? 8 : 0,
+                        end = of_line + lag * (lines - 1);
+      for (std::size_t i = 0; i < end; ++i) {
+        const std::size_t first = i < of_line ? 0 : (i - of_line) / lag + 1,
+                          last = lag > 0 ? std::min(lines, i / lag + 1) : lines;
+        for (std::size_t c = first; c < last; ++c) add(c * of_line + i - c * lag);
+      }
     } else {
       for (std::size_t first = 0; first < n; first += width) {
         // Of long lines these are not in the cache.
