@@ -63,6 +63,13 @@ def quick_calls(device, dtype):
         yield from ((("mm", (x[0], z[0])), ("bmm", (x, z))))
         yield from (("addmm", (c, x[1], z[1])) for c in (w[:5], z[0, :5], x[0, :, :1]))
         yield from (("baddbmm", (c, x, z)) for c in (w[:5], x[:, :, :5]))
+        at = torch.arange(120).reshape(3, 5, 8) % 7 % 3
+        for dim in (0, 1, -2):
+            yield "scatter_add", (x, dim, at, y)
+            yield from (("scatter_reduce.two", (x, dim, at, y, reduce)) for reduce in ("sum", "mean", "prod", "amax", "amin"))
+            yield "index_add", (x, dim, at[0, 0, : x.shape[dim]], y)
+        yield "scatter_add", (x[:, :4].contiguous(), 1, at, y)
+        yield "index_add", (x[:2].contiguous(), 0, at[:, 0, 0] % 2, y)
     if device == "cpu" and dtype not in _engine.HALF:
         for rows in (1, 7, 3000):
             logs, target = randn(rows, 8, dtype=dtype), torch.arange(rows) % 9 - 1
@@ -90,7 +97,8 @@ def test_quick_calls_are_as_all_others(device, dtype):
         for a, b in zip(got, want):
             assert (a is None) == (b is None), name
             assert a is None or (same(a, b) and a.stride() == b.stride()), name
-    assert seen | {"nll_loss_forward", "mm", "bmm", "addmm", "baddbmm"} == set(_overrides.QUICK)
+    on_cpus = {"nll_loss_forward", "mm", "bmm", "addmm", "baddbmm", "scatter_add", "scatter_reduce.two", "index_add"}
+    assert seen | on_cpus == set(_overrides.QUICK)
 
 
 class Subclass(torch.Tensor):

@@ -13,7 +13,7 @@ from bitfold import _arrays
 
 from .. import _engine
 from .._engine import FLOATS, HALF, TENSORS, Uncovered, dims_of, request, wide
-from .common import NUMBERS, REAL, among, ask, can_look, checked, covers, fold, heading, same_type
+from .common import NUMBERS, REAL, among, ask, can_look, checked, covers, fold, heading, quick, same_type
 
 heading("adding by index")
 
@@ -150,7 +150,7 @@ def _scattered(method, x, dim, index, src, reduce, include_self=True, in_place=F
     if any(n > m or n > k and d != dim for d, (n, m, k) in enumerate(zip(index.shape, src.shape, x.shape))):
         shapes = f"index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {dim}"
         raise RuntimeError(f"scatter(): Expected {shapes} and no larger than src {list(src.shape)}")
-    index, src = _index("scatter", index), src[tuple(slice(n) for n in index.shape)]
+    index, src = _index("scatter", index), src if src.shape == index.shape else src[tuple(slice(n) for n in index.shape)]
     if x.is_complex() and reduce == "sum":
         pairs = index.unsqueeze(-1).expand(*index.shape, 2)
         return torch.view_as_complex(_scattered(method, _parts(x), dim, pairs, _parts(src), reduce, include_self))
@@ -163,6 +163,30 @@ def _scattered(method, x, dim, index, src, reduce, include_self=True, in_place=F
     here = places[tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))]
     at = here.gather(dim, index).reshape(-1)
     return _combined(method, x.reshape(-1), at, src.reshape(-1), reduce, include_self).reshape(x.shape)
+
+
+def _quick_scatter(method, x, dim, index, src, reduce):
+    """On a CPU, of an index that is as large as src, and as x but along `dim`."""
+    shape = index.shape
+    rank = len(shape)
+    if x.is_cuda or x.dtype not in NUMBERS or shape != src.shape or rank != x.dim() or not -rank <= dim < rank or not index.numel() or not x.numel():
+        return None
+    dim %= rank
+    if shape[:dim] != x.shape[:dim] or shape[dim + 1 :] != x.shape[dim + 1 :] or reduce not in _SCATTERED:
+        return None
+    return TENSORS.scatter_plain(_SCATTERED[reduce], method, x, 0, dim, index, src, True, False, None)
+
+
+quick("scatter_add")(lambda method, x, dim, index, src: _quick_scatter(method, x, dim, index, src, "sum"))
+quick("scatter_reduce.two")(_quick_scatter)
+
+
+@quick("index_add")
+def _quick_index_add(method, x, dim, index, source):
+    rank = source.dim()
+    if index.dim() != 1 or not -rank <= dim < rank or index.numel() != source.shape[dim]:
+        return None
+    return _quick_scatter(method, x, dim, index.view([-1 if d == dim % rank else 1 for d in range(rank)]).expand(source.shape), source, "sum")
 
 
 @covers("scatter_add")
