@@ -41,10 +41,15 @@ def _statistics(method: str, x: Tensor, dims: list[int], eps: float, keepdim: bo
 
 
 def _inverse_deviation(std: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """1 / sqrt(std^2 + eps) in f64, rounded once. Where the square leaves f64's range and eps does not
+    """1 / sqrt(std^2 + eps) in f64, rounded once. Where the square leaves f64's range, as those of narrower types do not, and eps does not
     show beside it, 1 / std."""
-    alone = (std > 2.0**500) | ((std < 2.0**-500) & (eps == 0))
-    return torch.where(alone, std.reciprocal(), _inverse_root(std * std, eps)).to(dtype)
+    inverse = _inverse_root(std * std, eps)
+    if dtype is not torch.float64:
+        return inverse.to(dtype)
+    alone = std > 2.0**500
+    if eps == 0:
+        alone |= std < 2.0**-500
+    return torch.where(alone, std.reciprocal(), inverse)
 
 
 def _inverse_root(var: Tensor, eps: float) -> Tensor:
@@ -118,13 +123,11 @@ def _parameters_of(t: Tensor | None, x: Tensor) -> Tensor | None:
     return None if t is None else _rows_of(t.to(x.dtype))
 
 
-def _normalised_rows(
-    function: str, x: Tensor, dims: list[int], weight: Tensor | None, bias: Tensor | None, eps: float, inner: int = 0, channels: int = 0
-) -> tuple[Tensor, ...]:
+def _normalised_rows(function: str, x: Tensor, dims: list[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
     shape, statistics = _engine.result_shape(x.shape, dims, True), wide(x.dtype)
     mean = x.new_empty(shape, dtype=statistics) if function != "rms_norm" else None
     rstd = x.new_empty(shape, dtype=statistics)
-    of = Rows(_rows_of(x), math.prod(x.shape[d] for d in dims), None, *(_parameters_of(t, x) for t in (weight, bias)), mean, rstd, eps, inner, channels)
+    of = Rows(_rows_of(x), math.prod(x.shape[d] for d in dims), None, *(_parameters_of(t, x) for t in (weight, bias)), mean, rstd, eps)
     return of.apply(function).to(x.dtype), mean, rstd
 
 
@@ -215,15 +218,17 @@ def _norm_backward(method, grad, x, normalized_shape, mean, rstd, weight, output
 def _group_norm(method, x, weight, bias, N, C, HxW, group, eps):
     among(FLOATS, "group_norm", x)
     _check_parameters("group_norm", x, [C], weight, bias)
-    groups = x.reshape(N, group, C // group, HxW).contiguous()
-    if _are_rows(groups, [2, 3]):
+    n = C // group * HxW
+    if 0 < n <= _engine.MOST_OF_A_ROW:
         same = all(t is None or t.dtype is x.dtype for t in (weight, bias))
-        y, mean, rstd = _normalised_rows("group_norm", groups if same else groups.to(wide(x.dtype)), [2, 3], weight, bias, eps, HxW, C)
-    else:
-        mean, rounded_by, rstd = _statistics(method, groups, [2, 3], eps)
-        of = Channels(Extents(N, C, HxW, C // group, True), groups, None, *(_wide_of(t, x) for t in (weight, bias, mean, rstd, rounded_by)))
-        y = of.apply("channel_norm")
-    return y.to(x.dtype).reshape(x.shape), mean.reshape(N, group), rstd.reshape(N, group)
+        rows = (x if same else x.to(wide(x.dtype))).contiguous()
+        mean, rstd = (x.new_empty((N, group), dtype=wide(x.dtype)) for _ in range(2))
+        y = Rows(rows, n, None, *(_parameters_of(t, rows) for t in (weight, bias)), mean, rstd, eps, HxW, C).apply("group_norm")
+        return y if same else y.to(x.dtype), mean, rstd
+    groups = x.reshape(N, group, C // group, HxW).contiguous()
+    mean, rounded_by, rstd = _statistics(method, groups, [2, 3], eps)
+    of = Channels(Extents(N, C, HxW, C // group, True), groups, None, *(_wide_of(t, x) for t in (weight, bias, mean, rstd, rounded_by)))
+    return of.apply("channel_norm").to(x.dtype).reshape(x.shape), mean.reshape(N, group), rstd.reshape(N, group)
 
 
 @covers("native_group_norm_backward")
