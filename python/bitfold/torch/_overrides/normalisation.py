@@ -256,7 +256,9 @@ def _relaid(rows: Tensor, last: bool) -> Tensor:
 
 
 def _wide_of(t: Tensor | None, x: Tensor) -> Tensor | None:
-    return None if t is None else t.to(wide(x.dtype)).contiguous()
+    if t is None:
+        return None
+    return (t if t.dtype is wide(x.dtype) else t.to(wide(x.dtype))).contiguous()
 
 
 def _channel_gradients(method, g, x, extents, mean, rstd, weight, output_mask, at_rest=False):
