@@ -169,7 +169,7 @@ def _quick_scatter(method, x, dim, index, src, reduce):
     """On a CPU, of an index that is as large as src, and as x but along `dim`."""
     shape = index.shape
     rank = len(shape)
-    if x.is_cuda or x.dtype not in NUMBERS or shape != src.shape or rank != x.dim() or not -rank <= dim < rank or not index.numel() or not x.numel():
+    if _on_gpu(x) or x.dtype not in NUMBERS or shape != src.shape or rank != x.dim() or not -rank <= dim < rank or not index.numel() or not x.numel():
         return None
     dim %= rank
     if shape[:dim] != x.shape[:dim] or shape[dim + 1 :] != x.shape[dim + 1 :] or reduce not in _SCATTERED:
