@@ -169,12 +169,12 @@ def _quick_scatter(method, x, dim, index, src, reduce):
     """On a CPU, of an index that is as large as src, and as x but along `dim`."""
     shape = index.shape
     rank = len(shape)
-    if _on_gpu(x) or x.dtype not in NUMBERS or shape != src.shape or rank != x.dim() or not -rank <= dim < rank or not index.numel() or not x.numel():
+    if _on_gpu(x) or shape != src.shape or rank != x.dim() or not -rank <= dim < rank or not index.numel() or not x.numel():
         return None
     dim %= rank
     if shape[:dim] != x.shape[:dim] or shape[dim + 1 :] != x.shape[dim + 1 :] or reduce not in _SCATTERED:
         return None
-    return TENSORS.scatter_plain(_SCATTERED[reduce], method, x, 0, dim, index, src, True, False, None)
+    return _scattered_at_once(method, x, dim, index, src, reduce, True)
 
 
 quick("scatter_add")(lambda method, x, dim, index, src: _quick_scatter(method, x, dim, index, src, "sum"))

@@ -107,8 +107,12 @@ def _batch_dims(x: Tensor, normalized: Sequence[int]) -> tuple[list[int], list[i
     return list(range(lead)), list(range(lead, x.dim()))
 
 
+def _makes_a_row(n: int) -> bool:
+    return 0 < n <= _engine.MOST_OF_A_ROW
+
+
 def _are_rows(x: Tensor, dims: list[int]) -> bool:
-    return 0 < math.prod(x.shape[d] for d in dims) <= _engine.MOST_OF_A_ROW
+    return _makes_a_row(math.prod(x.shape[d] for d in dims))
 
 
 def _by_rows(method: str, x: Tensor, dims: list[int], *more: Tensor | None) -> bool:
@@ -123,12 +127,15 @@ def _parameters_of(t: Tensor | None, x: Tensor) -> Tensor | None:
     return None if t is None else _rows_of(t.to(x.dtype))
 
 
-def _normalised_rows(function: str, x: Tensor, dims: list[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
-    shape, statistics = _engine.result_shape(x.shape, dims, True), wide(x.dtype)
+def _normalised_rows(
+    function: str, x: Tensor, n: int, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float, inner: int = 0, channels: int = 0
+) -> tuple[Tensor, ...]:
+    """Of rows of n elements, whose statistics have that shape."""
+    statistics = wide(x.dtype)
     mean = x.new_empty(shape, dtype=statistics) if function != "rms_norm" else None
     rstd = x.new_empty(shape, dtype=statistics)
-    of = Rows(_rows_of(x), math.prod(x.shape[d] for d in dims), None, *(_parameters_of(t, x) for t in (weight, bias)), mean, rstd, eps)
-    return of.apply(function).to(x.dtype), mean, rstd
+    of = Rows(_rows_of(x), n, None, *(_parameters_of(t, x) for t in (weight, bias)), mean, rstd, eps, inner, channels)
+    return of.apply(function), mean, rstd
 
 
 @covers("native_layer_norm")
@@ -140,7 +147,7 @@ def _layer_norm(method, x, normalized_shape, weight, bias, eps):
         given = [x, weight, bias]
         if any(t is not None and t.dtype is not x.dtype for t in given):
             given = [None if t is None else t.to(wide(x.dtype)) for t in given]
-        y, mean, rstd = _normalised_rows("layer_norm", given[0], dims, *given[1:], eps)
+        y, mean, rstd = _normalised_rows("layer_norm", given[0], math.prod(normalized_shape), _engine.result_shape(x.shape, dims, True), *given[1:], eps)
         return y.to(x.dtype), mean, rstd
     mean, rounded_by, rstd = _statistics(method, x, dims, eps)
     return _affine(_scaled(x, mean, rstd, rounded_by), weight, bias).to(x.dtype), mean, rstd
@@ -185,7 +192,7 @@ def _rms_norm(method, x, normalized_shape, weight, eps):
     _, dims = _batch_dims(x, normalized_shape)
     eps = _epsilon(x.dtype) if eps is None else eps
     if _by_rows(method, x, dims, weight):
-        y, _, rstd = _normalised_rows("rms_norm", x, dims, weight, None, eps)
+        y, _, rstd = _normalised_rows("rms_norm", x, math.prod(normalized_shape), _engine.result_shape(x.shape, dims, True), weight, None, eps)
         return y, rstd
     square = over(fold(method, "sum_squares", x, dim=dims, out=wide(x.dtype)), math.prod(normalized_shape))
     rstd = _inverse_root(square, eps)
@@ -219,12 +226,10 @@ def _group_norm(method, x, weight, bias, N, C, HxW, group, eps):
     among(FLOATS, "group_norm", x)
     _check_parameters("group_norm", x, [C], weight, bias)
     n = C // group * HxW
-    if 0 < n <= _engine.MOST_OF_A_ROW:
+    if _makes_a_row(n):
         same = all(t is None or t.dtype is x.dtype for t in (weight, bias))
-        rows = (x if same else x.to(wide(x.dtype))).contiguous()
-        mean, rstd = (x.new_empty((N, group), dtype=wide(x.dtype)) for _ in range(2))
-        y = Rows(rows, n, None, *(_parameters_of(t, rows) for t in (weight, bias)), mean, rstd, eps, HxW, C).apply("group_norm")
-        return y if same else y.to(x.dtype), mean, rstd
+        y, mean, rstd = _normalised_rows("group_norm", x if same else x.to(wide(x.dtype)), n, (N, group), weight, bias, eps, HxW, C)
+        return y.to(x.dtype), mean, rstd
     groups = x.reshape(N, group, C // group, HxW).contiguous()
     mean, rounded_by, rstd = _statistics(method, groups, [2, 3], eps)
     of = Channels(Extents(N, C, HxW, C // group, True), groups, None, *(_wide_of(t, x) for t in (weight, bias, mean, rstd, rounded_by)))
@@ -256,9 +261,7 @@ def _relaid(rows: Tensor, last: bool) -> Tensor:
 
 
 def _wide_of(t: Tensor | None, x: Tensor) -> Tensor | None:
-    if t is None:
-        return None
-    return (t if t.dtype is wide(x.dtype) else t.to(wide(x.dtype))).contiguous()
+    return None if t is None else t.to(wide(x.dtype)).contiguous()
 
 
 def _channel_gradients(method, g, x, extents, mean, rstd, weight, output_mask, at_rest=False):
